@@ -158,7 +158,7 @@ class EmulatorReport:
         causes: What is no fault by itself, and may be the cause of findings or of wrong results:
             among the findings, first of all, if there are any.
         formal: Identities of findings that are none on any GPU; see :meth:`Symbols.formal`.
-        memory: What checked kernels have of shared and tensor memory.
+        memory: Of checked kernels; triggered: whether all CTAs of a hang let dependents begin.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -171,6 +171,7 @@ class EmulatorReport:
     causes: tuple[Finding, ...] = ()
     formal: tuple[str, ...] = ()
     memory: tuple[MemoryMap, ...] = ()
+    triggered: bool = False
 
     @property
     def faults(self) -> tuple[Finding, ...]:
@@ -206,6 +207,7 @@ def resolve_report(raw: Mapping[str, Any], symbols: Symbols) -> EmulatorReport:
         tuple(causes),
         symbols.formal(raw),
         memory_maps(raw, symbols),
+        all(each.get("triggered") for each in raw.get("waits", [])),
     )
     return report.explaining() if have_causes(report.faults) else report
 

@@ -8,7 +8,7 @@ added to it: a CTA that cannot allocate its columns waits for another one to fre
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kernelbench.machine.arch import SmLimits
 
@@ -61,6 +61,22 @@ def occupancy(needs: CtaNeeds, sm: SmLimits) -> Occupancy:
     return Occupancy(least, tuple(name for name, count in fits.items() if count == least))
 
 
+def left_beside(needs: CtaNeeds, ctas: int, sm: SmLimits) -> SmLimits:
+    """What an SM has left beside CTAs.
+
+    Args:
+        needs: Of each.
+        ctas: How many there are.
+        sm: What it has in all.
+    """
+    warps = ctas * _warps(needs)
+    return replace(
+        sm, registers=sm.registers - warps * _round_up(needs.registers * _WARP, _REGISTER_UNIT),
+        threads=sm.threads - warps * _WARP, ctas=sm.ctas - ctas,
+        shared_bytes=sm.shared_bytes - ctas * _shared_of(needs, sm),
+    )  # fmt: skip
+
+
 def _warps(needs: CtaNeeds) -> int:
     return -(-needs.threads // _WARP)
 
@@ -84,7 +100,11 @@ def _by_registers(needs: CtaNeeds, sm: SmLimits) -> int:
 
 
 def _by_shared_memory(needs: CtaNeeds, sm: SmLimits) -> int:
-    return sm.shared_bytes // _round_up(needs.shared_bytes + sm.shared_reserved, _SHARED_UNIT)
+    return sm.shared_bytes // _shared_of(needs, sm)
+
+
+def _shared_of(needs: CtaNeeds, sm: SmLimits) -> int:
+    return _round_up(needs.shared_bytes + sm.shared_reserved, _SHARED_UNIT)
 
 
 def _round_up(value: int, unit: int) -> int:

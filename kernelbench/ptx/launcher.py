@@ -16,6 +16,7 @@ from kernelbench.emulator.assumptions import BESIDE, ELECT_LOWEST, HOST_IN_TURN,
 from kernelbench.emulator.findings import EmulatorReport, resolve_report, resource_name
 from kernelbench.emulator.runtime import Runtime, runtime
 from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
+from kernelbench.machine.occupancy import CtaNeeds
 from kernelbench.project.shipped import shipped_blocks
 from kernelbench.ptx.accumulators import reads_before_wait, reads_of_nothing
 from kernelbench.ptx.arguments import (
@@ -26,12 +27,13 @@ from kernelbench.ptx.arguments import (
     launch_form,
     memory_of,
 )
+from kernelbench.ptx.demangle import source_name
 from kernelbench.ptx.errors import PtxError
 from kernelbench.ptx.library import Translated, library_of, load_library, translated
 from kernelbench.ptx.lowering.translator import global_variables
 from kernelbench.ptx.order_matters import order_matters
 from kernelbench.ptx.report import PtxFinding, PtxReport, each_once, found_in, notes_in
-from kernelbench.ptx.residency import Residency, registers_of, residency
+from kernelbench.ptx.residency import Ctas, Residency, kept_out, registers_of, residency
 from kernelbench.ptx.sources import PtxSymbols
 
 #: Schedules of ``check=True``.
@@ -105,6 +107,7 @@ class PtxModule:
         limit_s: float = 0.0,
         further: Callable[[bytes], int] | None = None,
         others: Callable[[bool], int] | None = None,
+        neighbours: Callable[[], Sequence[Ctas]] = tuple,
     ) -> PtxReport:
         """Run a kernel.
 
@@ -129,6 +132,7 @@ class PtxModule:
                 words at which CTAs wait or count held before it.
             others: How many operations are pending that nothing orders behind this launch; with
                 True they are done. A launch that waits for a value in memory may wait for theirs.
+            neighbours: Which launches may take SMs beside this one: those, and its dependents.
 
         Raises:
             PtxError: For a launch that does not fit the kernel.
@@ -149,6 +153,13 @@ class PtxModule:
                 all_of_it.make([seed], self._symbols)
                 if all_of_it.ctas_at_words >= room.ctas:
                     return all_of_it.report(kernel, _full(form, room))
+            ctas, threads = math.prod(form.grid), math.prod(form.block)
+            taken = self.taken(kernel, ctas, threads, form.shared_bytes)
+            if words := kept_out(self._source.module.target, gpu_sms, taken, neighbours()):
+                all_of_it = run.together(())
+                all_of_it.make([seed], self._symbols)
+                if all_of_it.hangs_at_word and all_of_it.last.triggered:
+                    return all_of_it.report(kernel, words)
             run = run.beside(others)
             run.make([seed], self._symbols)
         if further is not None:
@@ -179,6 +190,12 @@ class PtxModule:
             self._source.module.target, self._source.text, kernel, threads=threads,
             shared_bytes=shared_bytes, cluster=cluster, sms=sms,
         )  # fmt: skip
+
+    def taken(self, kernel: str, ctas: int, threads: int, shared_bytes: int) -> Ctas:
+        """What CTAs of a kernel take of SMs: as :meth:`residency`."""
+        registers = registers_of(self._source.text, self._source.module.target).get(kernel, 0)
+        needs = CtaNeeds(registers, threads, shared_bytes)
+        return Ctas(source_name(kernel), ctas, needs)
 
     def _room(self, kernel: str, form: LaunchForm, sms: int) -> Residency | None:
         threads, cluster = math.prod(form.block), math.prod(form.cluster)

@@ -11,12 +11,13 @@ import functools
 import re
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from kernelbench.machine import toolchain
-from kernelbench.machine.arch import arch_named
-from kernelbench.machine.occupancy import CtaNeeds, occupancy
+from kernelbench.machine.arch import SmLimits, arch_named
+from kernelbench.machine.occupancy import CtaNeeds, left_beside, occupancy
 
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
 _USED = re.compile(r"Used (\d+) registers")
@@ -72,6 +73,63 @@ def residency(
     count = sms or arch.sms
     ctas = fits.ctas * count // cluster * cluster
     return Residency(ctas, fits.ctas, fits.limits, count, arch.chip)
+
+
+@dataclass(frozen=True)
+class Ctas:
+    """CTAs of a launch.
+
+    Attributes:
+        needs: What each takes of an SM; None if it is no kernel.
+        dependent: Whether it may begin once all CTAs of the launch ahead have triggered.
+        waits: Whether it waits then for the end of that one.
+    """
+
+    kernel: str
+    count: int
+    needs: CtaNeeds | None
+    dependent: bool = False
+    waits: bool = False
+
+
+def kept_out(target: str, sms: int, running: Ctas, neighbours: Sequence[Ctas]) -> str:
+    """Why nothing beside a launch can begin once one that depends on it has; empty if it can.
+
+    That one may be launched as soon as all CTAs ahead have triggered (CUDA programming guide,
+    "Programmatic Dependent Launch and Synchronization"), and nothing orders it behind others.
+
+    Args:
+        target: As of :func:`residency`; sms: likewise.
+        running: It waits for what is beside it; its CTAs are spread over the SMs.
+        neighbours: What may begin meanwhile.
+    """
+    arch = arch_named(target)
+    beside = [each for each in neighbours if not each.dependent]
+    if arch is None or running.needs is None or not beside:
+        return ""
+    count = sms or arch.sms
+    if running.count > occupancy(running.needs, arch.sm).ctas * count:
+        return ""
+    for first in (each for each in neighbours if each.dependent and each.waits):
+        assert first.needs is not None
+        room, left = 0, []
+        for at in (0, 1):  # an SM has as many of the running ones, or one more
+            each, more = divmod(running.count, count)
+            sm = left_beside(running.needs, each + at, arch.sm)
+            fits = occupancy(first.needs, sm).ctas
+            room += fits * (more if at else count - more)
+            left.append(left_beside(first.needs, fits, sm))
+        if room <= first.count and not any(_begins(each, left) for each in beside):
+            return (
+                f"{first.kernel} may begin, since all CTAs have triggered, and fills the SMs until "
+                f"this launch ends: of {first.count} CTAs {room} reside beside it on {count} SMs "
+                f"({arch.chip}), and {beside[0].kernel} cannot begin"
+            )
+    return ""
+
+
+def _begins(of: Ctas, left: Sequence[SmLimits]) -> bool:
+    return of.needs is None or any(occupancy(of.needs, sm).ctas > 0 for sm in left)
 
 
 @functools.lru_cache(maxsize=32)

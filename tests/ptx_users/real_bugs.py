@@ -166,6 +166,13 @@ REAL_BUGS = {
          _without('asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");')),
         "early-read", "for want of tcgen05.fence", BLACKWELL, formal=True,
     ),
+    "sglang#34789": RealBug(
+        "a dependent launch fills the SMs of a kernel that the launch ahead waits for",
+        "resident_dependents.cu",
+        (("// at first", "cudaTriggerProgrammaticLaunchCompletion();"),
+         _without("cudaTriggerProgrammaticLaunchCompletion();  // behind what it waits for")),
+        "hang", "finalize may begin",
+    ),
     "flashinfer-python 0.7.2 (counter)": RealBug(
         "a round's counter is set back behind an arrival, which comes before its reads",
         "released.cu",

@@ -134,7 +134,7 @@ def test_what_is_in_order_is_clean(
     outcome = checked(name, arch=arch, options=options)
     assert outcome.code == 0, outcome.out
     believed = re.findall(r"^assumed +([\w-]+)", outcome.out, re.MULTILINE)
-    assert set(believed) <= {"never-waits", "reads-before-async"}
+    assert set(believed) <= {"never-waits", "reads-before-async", "streams-together"}
 
 
 @pytest.mark.parametrize("lacks", [*(pytest.param(each, marks=pytest.mark.long) for each in ORDER)])
@@ -211,6 +211,18 @@ def test_a_consumer_that_fills_the_gpu(checked: Checked) -> None:
     outcome = checked("beside.cu", arch=90, schedules=1, options=("--sms", 4))
     assert outcome.code == 3, outcome.out
     assert "its CTAs fill the GPU, so that work on other streams cannot begin" in outcome.out
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "room", [("kMany = 160", "kMany = 131"), ("kNarrow = 64", "kNarrow = 16"), ("", "")]
+)
+def test_a_dependent_that_fills_the_gpu(checked: Checked, room: tuple[str, str]) -> None:
+    """It holds its SMs until the launch ahead ends, which waits for a third one."""
+    early = REAL_BUGS["sglang#34789"].replaced
+    outcome = checked("resident_dependents.cu", *early, room, schedules=1, arch=90)
+    assert outcome.code == (0 if any(room) else 3), outcome.out
+    assert ("gather cannot begin" in outcome.out) == (not any(room)), outcome.out
 
 
 @pytest.mark.long

@@ -230,7 +230,7 @@ class CheckedLaunches:
         return self.make(
             launch.module, launch.kernel, launch.grid, launch.block, launch.args,
             form=launch.form, words=launch.words, assumed=assumed, memory=memory,
-            others=launch.others, **launch.options,
+            others=launch.others, neighbours=launch.neighbours, **launch.options,
         )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,12 @@ from kernelbench.ptx.hosts.fatbin import best_for, ptx_at, ptx_kept_of
 from kernelbench.ptx.hosts.library_calls import ptx_of_text, transform
 from kernelbench.ptx.hosts.linking import linked_ptx
 from kernelbench.ptx.launcher import PtxModule, load_ptx
+from kernelbench.ptx.residency import Ctas
 from kernelbench.ptx.script_symbols import ScriptSymbols, host_place
 
 _NON_BLOCKING = 1  # cudaStreamNonBlocking
 _COOPERATIVE, _PROGRAMMATIC = 1, 2  # of a launch
+_DEPENDENT, _NO_KERNEL = 2, 3  # beside a launch
 _Triple = ctypes.POINTER(ctypes.c_uint)
 _LAUNCH = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_int, ctypes.c_char_p, _Triple, _Triple, _Triple, ctypes.c_uint64,
@@ -349,13 +352,30 @@ class CudaHost:
             asked, name.decode(), tuple(grid[:3]), tuple(block[:3]), tuple(cluster[:3]), shared,
             bool(how & _COOPERATIVE),
             tuple(ctypes.string_at(arguments[at], size) for at, size in enumerate(sizes)),
-            bool(how & _PROGRAMMATIC), self._others,
+            bool(how & _PROGRAMMATIC), self._others, self._neighbours,
         )  # fmt: skip
         return self._guarded(FAILED, lambda: self._run(launch))
 
     def _others(self, finish: bool) -> int:
         """How many pending operations nothing orders behind the one that is done now."""
         return int(self.library.kb_cudart_others(int(finish)))
+
+    def _neighbours(self) -> list[Ctas]:
+        """What may be beside the one that is done now."""
+        found: list[Ctas] = []
+        module, name, form = ctypes.c_int(), ctypes.c_char_p(), (ctypes.c_uint64 * 3)()
+        given = ctypes.byref(module), ctypes.byref(name), form
+        asked_for = self.library.kb_cudart_neighbour
+        while what := asked_for(ctypes.c_size_t(len(found)), *given):
+            if what == _NO_KERNEL:
+                found.append(Ctas("", 0, None))
+                continue
+            asked, kernel = self._modules[module.value], (name.value or b"").decode()
+            shared = asked.shape(kernel).static_shared + form[2]
+            taken = asked.taken(kernel, form[0], form[1], shared)
+            waits = asked.waits_for_ahead(kernel)  # else it comes to its end
+            found.append(replace(taken, dependent=what == _DEPENDENT, waits=waits))
+        return found
 
     def _resident(self, module: int, name: bytes, threads: int, dynamic: int, cluster: int) -> int:
         """How many CTAs of a kernel the GPU holds at once."""

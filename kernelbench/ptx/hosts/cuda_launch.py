@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kernelbench.emulator.assumptions import IN_TURN, NEVER_WAITS
 from kernelbench.ptx.launcher import PtxModule
 from kernelbench.ptx.report import PtxReport
+from kernelbench.ptx.residency import Ctas
 
 _POINTER = 8  # bytes
 FAILED, ASSERTED = 719, 710  # cudaErrorLaunchFailure, cudaErrorAssert
@@ -25,7 +26,7 @@ class CudaLaunch:
         args: The bytes of each parameter.
         shared: Bytes of dynamic shared memory.
         programmatic: Whether it may begin before the launch ahead of it has ended.
-        others: As :meth:`PtxModule.launch` takes it.
+        others, neighbours: As :meth:`PtxModule.launch` takes them.
     """
 
     module: PtxModule
@@ -38,6 +39,7 @@ class CudaLaunch:
     args: tuple[bytes, ...]
     programmatic: bool = False
     others: Callable[[bool], int] | None = None
+    neighbours: Callable[[], Sequence[Ctas]] = tuple
 
     @property
     def form(self) -> tuple[Any, ...]:

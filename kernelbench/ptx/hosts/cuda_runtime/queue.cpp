@@ -16,6 +16,7 @@ struct Piece {
   Work work;
   What what;  // nothing if nobody need wait for it
   std::vector<Task> after;
+  Task ahead = 0;     // among them a launch that need not have ended
   bool done = false;  // for a host that polls: it knows no more of it than what it sees
 };
 std::map<Task, Piece> pending;  // those that they come after have smaller numbers
@@ -148,6 +149,7 @@ Task enqueue(cudaStream_t stream, Work work, What what) {
                   stream == nullptr ? " on the default stream" : " on " + line.name, ahead,
                   piece.after);
   if (early) piece.after.push_back(line.last);
+  piece.ahead = ahead;
   line.last = last_task;
   keep(std::move(piece));
   return last_task;
@@ -181,6 +183,7 @@ void enqueue_nodes(CUgraphExec_st& executable, const std::vector<size_t>& order,
       event->task = last_task;
     }
     if (ahead != 0) piece.after.push_back(ahead);
+    piece.ahead = ahead;
     step.last = last_task;
     keep(std::move(piece));
     all.push_back(last_task);
@@ -294,11 +297,16 @@ void do_unseen() {
   if (running.empty() || kernel_waits_for_host()) gpu_goes_on(finish_unseen, false);
 }
 
-// What is pending and not behind what is done now: how many operations; `perform`: they are done.
-size_t others(bool perform) {
+namespace {
+
+bool does_something(Task task) {
+  return pending.at(task).what.kind != Kind::kNothing;
+}
+
+// What is pending and not behind what is done now.
+std::vector<Task> beside_running() {
   std::set<Task> behind(running.begin(), running.end());
   std::vector<Task> beside;
-  size_t count = 0;
   for (const auto& [task, piece] : pending) {
     const bool after = std::any_of(piece.after.begin(), piece.after.end(),
                                    [&behind](Task each) { return behind.count(each) != 0; });
@@ -306,9 +314,32 @@ size_t others(bool perform) {
       behind.insert(task);
     } else if (!piece.done) {
       beside.push_back(task);
-      count += piece.what.kind != Kind::kNothing;
     }
   }
+  return beside;
+}
+
+// Launches that may begin before what is done now has ended.
+std::vector<Task> dependents_of_running() {
+  std::vector<Task> found;
+  for (const auto& [task, piece] : pending) {
+    if (piece.ahead == 0 || piece.ahead != running.back()) continue;
+    const Task ahead = piece.ahead;
+    const bool waits = std::any_of(piece.after.begin(), piece.after.end(), [ahead](Task each) {
+      return each != ahead && pending.count(each) != 0 && does_something(each);
+    });
+    if (!waits) found.push_back(task);
+  }
+  return found;
+}
+
+}  // namespace
+
+// What is pending beside what is done now: how many operations; `perform`: they are done.
+size_t others(bool perform) {
+  const std::vector<Task> beside = beside_running();
+  const auto count =
+      static_cast<size_t>(std::count_if(beside.begin(), beside.end(), does_something));
   if (!perform || count == 0) return count;
   for (const Task each : beside) {
     const auto found = pending.find(each);
@@ -391,4 +422,27 @@ std::string dropped() {
 // now. `perform`: they are done.
 extern "C" size_t kb_cudart_others(int perform) {
   return kb::cuda::others(perform != 0);
+}
+
+// The `at`-th of the operations beside what is done now, and of the launches behind it that may
+// begin early (2): its kernel, and CTAs, threads and dynamic shared memory of a launch (1);
+// 3 for anything else, 0 for no more.
+extern "C" int kb_cudart_neighbour(size_t at, int* module, const char** kernel, uint64_t* form) {
+  using namespace kb::cuda;
+  std::vector<std::pair<int, Task>> found;
+  for (const Task each : beside_running()) {
+    if (does_something(each)) found.emplace_back(1, each);
+  }
+  for (const Task each : dependents_of_running()) found.emplace_back(2, each);
+  if (at >= found.size()) return 0;
+  const What& what = pending.at(found[at].second).what;
+  if (what.call == nullptr) return 3;
+  const Form& of = what.call->form;
+  *module = what.call->kernel->module;
+  *kernel = what.call->kernel->name.c_str();
+  const auto count = [](dim3 each) { return uint64_t{each.x} * each.y * each.z; };
+  form[0] = count(of.grid);
+  form[1] = count(of.block);
+  form[2] = of.shared;
+  return found[at].first;
 }

@@ -33,7 +33,8 @@ struct WaitRecord {
   Pc init_pc;
   Pc arrive_pc;  // the barrier's last arrival, or the word's last change; null: none
   const char* shared_type;
-  std::string word = {};  // of global memory: where it is, and what it holds
+  bool triggered = false;  // its CTA has let dependent grids begin
+  std::string word = {};   // of global memory: where it is, and what it holds
 };
 
 // What a checked kernel's CTAs have: shared memory of the launch, and columns of TMEM at most.

@@ -187,7 +187,7 @@ void put_wait(std::string& out, const WaitRecord& record) {
   put_string(out, record.word);
   out += ",\"shared_type\":";
   put_string(out, record.shared_type ? record.shared_type : "");
-  out += "}";
+  out += std::string(",\"triggered\":") + (record.triggered ? "true" : "false") + "}";
 }
 
 }  // namespace

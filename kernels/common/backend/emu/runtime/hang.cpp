@@ -97,7 +97,8 @@ WaitRecord record_of(const std::deque<Cluster>& clusters, const Cta& cta, const 
                    .tx = 0,
                    .init_pc = nullptr,
                    .arrive_pc = nullptr,
-                   .shared_type = cta.shared_type};
+                   .shared_type = cta.shared_type,
+                   .triggered = cta.triggered};
   if (wait.kind == Wait::Kind::kMbarrier) {
     const Barrier& barrier =
         of != nullptr ? *of : cta.barriers[cta.barrier_index[wait.object / 8] - 1];
