@@ -26,7 +26,7 @@ BEGIN, END = "<!-- real-bugs:begin -->", "<!-- real-bugs:end -->"
 ASKED = ("--arch", "90", "--seed", "1", "--schedules", "4", "--no-save")
 sys.path.insert(0, str(USERS))
 
-from real_bugs import NOT_FOUND, REAL_BUGS, RealBug  # noqa: E402  beside the tests
+from real_bugs import ELSEWHERE, REAL_BUGS, RealBug  # noqa: E402  beside the tests
 
 
 def checked(
@@ -59,19 +59,22 @@ def right_one(program: str, options: tuple[str, ...]) -> bool:
 
 
 def findings(report: dict[str, Any]) -> list[dict[str, Any]]:
-    """Those that are not allowed or formal, in order."""
+    """Errors in order; formal ones if there are none."""
     rows = [row for step in report["steps"] for row in step["rows"]]
     seen = [each for row in rows for each in row["seen"]]
-    return [each["finding"] for each in seen if not each["allowed"]]
+    errors = [each["finding"] for each in seen if not each["allowed"]]
+    return errors or [each["finding"] for each in seen if "formal" in each["allowed"]]
 
 
 def row_of(name: str, bug: RealBug) -> str:
     """Its row of the table."""
     seen = findings(checked(bug.program, bug.replaced, (*bug.options, *bug.only)))
     first = seen[0] if seen else None
-    said = "–" if first is None else f"`{first['kind']}`: {first['text'].split(': ')[0]}"
+    text = "" if first is None else first["text"].removeprefix("deadlock: ").partition("; ")[0]
+    said = "–" if first is None else f"`{first['kind']}`: {text.split(': ')[0]}"
+    found = "formally" if bug.formal else "yes"
     cells = (
-        name, bug.what, f"`{bug.program}`", "yes" if seen else "**no**",
+        name, bug.what, f"`{bug.program}`", found if seen else "**no**",
         "yes" if first is not None and first["kind"] == bug.kind else "**no**", said,
         "yes" if right_one(bug.program, bug.options) else "**no**",
     )  # fmt: skip
@@ -90,7 +93,7 @@ def main() -> None:
             print(rows[-1], flush=True)
     if names is not None:
         return
-    rows += [f"| {name} | {why} | – | – | – | – | – |" for name, why in NOT_FOUND.items()]
+    rows += [f"| {name} | {why} | – | – | – | – | – |" for name, why in ELSEWHERE.items()]
     head = "| bug | what | program | found | right cause first | first finding | right one clean |"
     asked = f"(`kernelbench check PROGRAM {' '.join(ASKED[:-1])}`, {datetime.date.today()})"
     table = "\n".join([asked, "", head, "| --- " * 7 + "|", *rows])

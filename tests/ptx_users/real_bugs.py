@@ -201,9 +201,7 @@ REAL_BUGS = {
     ),
 }  # fmt: skip
 
-#: Marked as self-contained, and not rewritten or not found: why.
-NOT_FOUND = {
+#: Of the list, and no programs: where they are.
+ELSEWHERE = {
     "tokenspeed#1000": "Triton kernels without a wait: a script, found (`scripts/dependents.py`)",
-    "tilelang#1980": "missing `tcgen05.fence`: formal in translated PTX, not rewritten",
-    "sglang#34789": "dependent grids that fill the SMs of their producer: grids do not overlap",
 }
