@@ -49,7 +49,9 @@ class MoeLayer(RoutedProblem):
     name = "moe_layer"
     input_classes: tuple[str, ...] = ("random", "skewed", "edges")
     benchmark_shapes: tuple[str, ...] = ("layer",)
-    check_shapes: tuple[str, ...] = (*(f"l{i}" for i in range(10)), "l-token", "l-few", "l80")
+    check_shapes: tuple[str, ...] = (
+        *(f"l{i}" for i in range(10)), "l-token", "l-few", "l80", "l-large"
+    )  # fmt: skip
     _limits = MappingProxyType({
         "max_tokens": ("m", "takes m up to {}"), "max_hidden": ("h", "takes h up to {}"),
         "max_intermediate": ("i", "takes i up to {}"),
