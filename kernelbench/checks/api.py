@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -42,6 +43,8 @@ MAX_FINDINGS = 20
 #: Of a file: schedules of each launch, and the SMs of the GPU, for which a script asks once.
 FILE_SCHEDULES, FILE_SMS = 20, (4,)
 _ROUNDING = DEFAULT_EMULATION.mma_rounding
+MOST_GPUS = 64  # as the runtime of cuda_runtime/ has bits for
+_ONE_GPU = re.compile(r"\.(py|ptx)$")
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,7 @@ def check(
     timeout_s: float = MEASURING.timeout_s,
     mma_rounding: Rounding = _ROUNDING,
     arch: int = 90,
+    gpus: int = 1,
     task: str | Path | None = None,
     build: str | None = None,
     flags: Sequence[str] = (),
@@ -99,8 +103,8 @@ def check(
             ``.cu`` (and what is linked with it), an executable with PTX (``./program``), ``.ptx``
             with its launches in a TOML file beside it, or a ``.py`` script or submission with
             kernels of its own. Files take ``schedules``, ``sms`` (one number), ``seed``,
-            ``max_findings``, ``allow``, ``timeout_s``, ``arch``, ``task``, ``flags`` and
-            ``arguments``.
+            ``max_findings``, ``allow``, ``timeout_s``, ``arch``, ``gpus``, ``task``, ``flags``
+            and ``arguments``.
         shapes: By name or ad hoc; a few small ones of the problem's choice if None.
         schedules: For each shape, input class and number of SMs; at most 100 if None. Of a file,
             for each launch; 20 if None.
@@ -119,6 +123,7 @@ def check(
         timeout_s: Seconds after which one schedule counts as hung.
         mma_rounding: How the sums of an MMA are rounded.
         arch: Compute capability that nvcc and Triton compile files for, such as 90.
+        gpus: GPUs of the kind that a CUDA program has, up to 64.
         task: Folder of the GPU MODE task whose tests call the files, which are submissions.
         build: A command of the shell that builds programs (``make foo``); what its nvcc links is
             checked, or the executable that ``steps`` names.
@@ -142,13 +147,15 @@ def check(
             "no-sequence": not sequence, "mma-rounding": mma_rounding != _ROUNDING,
         }  # fmt: skip
         _refuse_beside_files(names, sms, of_steps)
+        _refuse_gpus(gpus, names)
         schedules = FILE_SCHEDULES if schedules is None else schedules
         asked = _request(sms or FILE_SMS, schedules, None, seed, timeout_s, max_findings, 1)
         asked = replace(asked, allow=allowances.require_allowances(allow))
         gpu_sms = sms[0] if sms else 0
-        given = FileOptions(arch, gpu_sms, str(task or ""), tuple(flags), tuple(arguments))
+        given = FileOptions(arch, gpu_sms, gpus, str(task or ""), tuple(flags), tuple(arguments))
         return _check_files(names, asked, given, command, observer)
     _refuse(task, mma_rounding, [*flags, *arguments])
+    _refuse_gpus(gpus, names)
     asked = replace(
         _request(sms, schedules, budget_s, seed, timeout_s, max_findings, jobs),
         sequence=sequence, strict=strict, allow=allowances.require_allowances(allow),
@@ -224,6 +231,14 @@ def _refuse_beside_files(
             raise UsageError(f"--{option} belongs to steps: {names[0]} is a file")
     if len(sms or ()) > 1:
         raise UsageError("--sms: one number for a file", "a script asks once how many there are")
+
+
+def _refuse_gpus(gpus: int, names: Sequence[str]) -> None:
+    if not 1 <= gpus <= MOST_GPUS:
+        raise UsageError(f"gpus is {gpus}: expected a number from 1 to {MOST_GPUS}")
+    others = [each for each in names if not is_file_to_check(each) or _ONE_GPU.search(each)]
+    if gpus > 1 and others:
+        raise UsageError(f"--gpus goes with CUDA programs: {others[0]} has one GPU")
 
 
 def _check_all(

@@ -51,6 +51,8 @@ FileEnd = Literal["done", "wrong", "fault", "usage", "environment"]
 #: NVIDIA's driver, should anything reach it, has none: a file is checked on the emulator.
 _NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 _SCRIPT_ROW = "script"
+_WAIVED = 2  # of NVIDIA's samples, where they lack something
+_TWO_GPUS = "--gpus 2 gives a program two"
 _ABORTED = 134  # as a shell says SIGABRT, and loader.cpp
 _ARGUMENTS_GO = "a program's arguments go after `--`"
 _CALLED_BY_RUN = (
@@ -121,7 +123,7 @@ def _program(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnsw
     sources = ProgramSources(file, tuple(map(Path, asked.others)), given.flags)
     program = CudaProgram(
         sources, given.arch, check=asked.schedules, seed=asked.seed, sms=asked.sms,
-        limit_s=asked.limit_s, gpu_sms=given.gpu_sms,
+        limit_s=asked.limit_s, gpu_sms=given.gpu_sms, gpus=given.gpus,
     )  # fmt: skip
     launches_of = program.launches
     is_about_to_print()
@@ -133,6 +135,8 @@ def _program(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnsw
         call = f": {program.failed_call}" if program.failed_call else ""
         if not launches and not call:
             call = f"; it launched no kernel; {_ARGUMENTS_GO}"
+        if not program.failed_call and program.lacks_gpus and (status == _WAIVED or not launches):
+            call = f"; it asks how many GPUs there are: {_TWO_GPUS}"
         ended = "abort ended main" if status == _ABORTED else f"main returned {status}"
         return FileAnswer(tuple(launches), "wrong", ended + call)
     if program.fails_with is not None:

@@ -49,6 +49,7 @@ class FileOptions:
     Attributes:
         arch: What nvcc and Triton compile for, such as 90.
         gpu_sms: SMs on which CTAs that wait for each other reside; 0 for those of the arch's GPU.
+        gpus: GPUs that CUDA programs have.
         task: Folder of the GPU MODE task that submissions solve; empty if there is none.
         flags: nvcc's, for the sources of programs.
         arguments: What programs and scripts are started with.
@@ -56,6 +57,7 @@ class FileOptions:
 
     arch: int = 90
     gpu_sms: int = 0
+    gpus: int = 1
     task: str = ""
     flags: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()

@@ -151,6 +151,9 @@ class _WithArguments(click.Command):
     metavar="|".join(map(str, EMULATED_ARCHES)),
     help="What Triton and nvcc compile the kernels of a file for.",
 )
+@options.count_option(
+    "--gpus", "GPUs of the kind that a CUDA program has.", most=api.MOST_GPUS, default=1
+)
 @click.option("-I", "headers", multiple=True, metavar="DIR", help="As nvcc's; repeatable.")
 @click.option("-D", "macros", multiple=True, metavar="NAME[=VALUE]", help="As nvcc's; repeatable.")
 @click.option("-L", "folders", multiple=True, metavar="DIR", help="As nvcc's; repeatable.")

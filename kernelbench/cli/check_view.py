@@ -306,6 +306,8 @@ class View(console.Watching):
         flags = ["--nvcc", shlex.join(plan.given.flags)] if plan.given.flags else []
         if plan.given.arch != FileOptions.arch:
             flags += ["--arch", str(plan.given.arch)]
+        if plan.given.gpus > 1:
+            flags += ["--gpus", str(plan.given.gpus)]
         if (seen.sms,) != FILE_SMS:
             flags += ["--sms", str(seen.sms)]
         arguments = ["--", *plan.given.arguments] if plan.given.arguments else []

@@ -59,6 +59,11 @@ _HELP_SECOND_ARRIVAL = (
     "if both arrive in one phase, give mbarrier.init that many; if one is to arrive for all, elect "
     "it; if they arrive in two phases, wait for the first before the second arrival"
 )
+#: How the runtime names memory of another GPU (cuda_runtime/memory.cpp).
+_ANOTHER_GPUS = "cannot access: "
+_HELP_ANOTHER_GPUS = (
+    "launch on the GPU that has the memory (cudaSetDevice before it), or let the other one in"
+)
 #: What an engineer does about a class of findings.
 HELP = {
     "hang": "look for who should complete this wait: a missing arrive, "
@@ -174,6 +179,8 @@ def finding_lines(
             help_ = _HELP_BETWEEN_CTAS
         elif finding.kind == "arrival-count" and finding.text.startswith(_SECOND_ARRIVAL):
             help_ = _HELP_SECOND_ARRIVAL
+        elif finding.kind == "out-of-bounds" and _ANOTHER_GPUS in finding.text:
+            help_ = _HELP_ANOTHER_GPUS
         yield from note("help", help_, width)
     for heading, text in notes:
         # A command is copied as it stands.

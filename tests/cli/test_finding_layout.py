@@ -59,7 +59,7 @@ def test_notes_fit_the_terminal() -> None:
 def test_the_rerun_line_has_what_was_asked_for() -> None:
     text = io.StringIO()
     view = View(console.terminal_of_width(80, text), 10, layout="full")
-    given = FileOptions(arch=100, flags=("-DN=2",), arguments=("7",))
+    given = FileOptions(arch=100, gpus=2, flags=("-DN=2",), arguments=("7",))
     plan = SimpleNamespace(
         files=("race.cu",), steps=(), given=given, request=SimpleNamespace(seed=1)
     )
@@ -69,7 +69,7 @@ def test_the_rerun_line_has_what_was_asked_for() -> None:
         replace(row, seen=tuple(replace(seen, sms=132) for seen in row.seen)) for row in step.rows
     )
     view.results([replace(step, rows=rows)])
-    asked = "--nvcc -DN=2 --arch 100 --sms 132 --seed 1 --schedules 1 -- 7"
+    asked = "--nvcc -DN=2 --arch 100 --gpus 2 --sms 132 --seed 1 --schedules 1 -- 7"
     assert f"rerun: kernelbench check race.cu {asked}" in text.getvalue()
 
 

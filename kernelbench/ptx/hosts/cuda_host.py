@@ -57,6 +57,7 @@ _TRANSFORM = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_int),
     _NUMBERS, _NUMBERS,
 )  # fmt: skip
+_AGAIN = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)
 _ALL = 2**32 - 1
 
 
@@ -91,9 +92,11 @@ class CudaHost:
     Attributes:
         library: The runtime itself, with the functions of CUDA.
         kept_ptx: Where a compiler has left the PTX of images that have none; None if none does.
+        of_other_gpus: A folder for libraries of modules, of which each GPU has the variables.
     """
 
     kept_ptx: Path | None = None
+    of_other_gpus: Path | None = None
 
     def __init__(self, path: Path) -> None:
         runtime(shipped_blocks())  # translated kernels find what they call in it
@@ -113,13 +116,14 @@ class CudaHost:
         self._apart: Path | None = None
         self._error: Exception | None = None
         self._modules: list[PtxModule] = []
+        self._texts: list[str] = []
         self._has_heap = False
         # Kept, since the library has their addresses only.
         self._callbacks = (
             _LAUNCH(self._launched), _MISSING(self._missing),
             _MISSING(self._machine_code_only), _LOAD(self._loaded),
             _IMAGE(self._image_loaded), _RESIDENT(self._resident), _COMPILE(self._compiled),
-            _TRANSFORM(self._transformed),
+            _TRANSFORM(self._transformed), _AGAIN(self._loaded_again),
         )  # fmt: skip
         self.library.kb_cudart_start(*self._callbacks)
 
@@ -139,7 +143,10 @@ class CudaHost:
         """
         before = self._runner, self._name, self._apart, self._error
         self._runner, self._name, self._apart, self._error = runner, name, apart, None
-        self.library.kb_cudart_device(runner.sms, runner.arch, ARCHES[runner.arch].cta_shared_bytes)
+        self.library.kb_cudart_device(
+            runner.sms, runner.arch, ARCHES[runner.arch].cta_shared_bytes,
+            getattr(runner, "gpus", 1),
+        )  # fmt: skip
         try:
             yield
         except Exception as error:
@@ -244,6 +251,11 @@ class CudaHost:
         return module and {"module": module.decode(), "offset": offset.value}
 
     @property
+    def asked_for_gpus(self) -> bool:
+        """Whether the program has asked how many GPUs there are."""
+        return bool(self.library.kb_cudart_counted())
+
+    @property
     def has_kernels(self) -> bool:
         """Whether anything that was loaded has a kernel."""
         return any(each.kernels for each in self._modules)
@@ -278,6 +290,10 @@ class CudaHost:
             return self._guarded(-1, lambda: self._add_image(address))
         images = itertools.takewhile(bool, (parts[at] for at in itertools.count()))
         return self._guarded(-1, lambda: self._add_linked([*images]))
+
+    def _loaded_again(self, number: int) -> int:
+        """The number of such a module with variables of its own, or -1."""
+        return self._guarded(-1, lambda: self._add(self._texts[number], self.of_other_gpus))
 
     def _compiled(self, folder: bytes, words: bytes) -> int:
         """0 if nvcc has compiled what a program has given to NVRTC."""
@@ -315,12 +331,13 @@ class CudaHost:
         text = None if self.kept_ptx is None else ptx_kept_of(self.kept_ptx, address)
         return -1 if text is None else self._add(text)
 
-    def _add(self, text: str) -> int:
+    def _add(self, text: str, apart: Path | None = None) -> int:
         assert self._runner is not None
         number, check = len(self._modules), self._runner.check
         module = load_ptx(
-            self._name.with_suffix(".ptx"), text=text, symbols=ScriptSymbols, apart=self._apart
-        )
+            self._name.with_suffix(".ptx"), text=text, symbols=ScriptSymbols,
+            apart=apart or self._apart,
+        )  # fmt: skip
         if module.takes_from_heap and not self._has_heap:
             self._has_heap = True
             size = ctypes.c_uint64()
@@ -328,6 +345,7 @@ class CudaHost:
             runtime(shipped_blocks()).give_heap(address, size.value)
         variables = module.variables(check)
         self._modules.append(module)
+        self._texts.append(text)
         for kernel in module.kernels:
             shape = module.shape(kernel)
             count = len(shape.sizes)

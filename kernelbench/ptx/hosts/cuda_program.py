@@ -47,11 +47,13 @@ class CudaProgram:
         check: Schedules of each launch of a new form.
         sms: SMs of the emulated GPU, as the program is told.
         gpu_sms: SMs on which what has to reside together does; 0 for those of the arch's GPU.
+        gpus: GPUs that the program has.
 
     Attributes:
         unnoticed: After :meth:`run`, which launch was refused without the program asking for
             errors; empty if none was.
         failed_call: After it, the first call of the runtime that has failed; empty if none has.
+        lacks_gpus: After it, whether it has asked how many GPUs there are, and was told of one.
         fails_with: After a run without an error, the seed of one whose main fails; None if main
             returns 0 in other schedules, too.
 
@@ -64,11 +66,12 @@ class CudaProgram:
 
     def __init__(
         self, program: ProgramSources, arch: int, *, check: int, seed: int, sms: int,
-        limit_s: float, gpu_sms: int = 0,
+        limit_s: float, gpu_sms: int = 0, gpus: int = 1,
     ) -> None:  # fmt: skip
         require_arch(arch)
-        self.arch, self.sms, self.gpu_sms = arch, sms, gpu_sms
+        self.arch, self.sms, self.gpu_sms, self.gpus = arch, sms, gpu_sms, gpus
         self.unnoticed = self.failed_call = ""
+        self.lacks_gpus = False
         self._program = program
         self._loaded: LoadedProgram | None = None
         self._file = program.file
@@ -95,12 +98,14 @@ class CudaProgram:
         words = [each.encode() for each in (self._program.command, *arguments)]
         began_s = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="kernelbench-") as folder:
+            host.of_other_gpus = Path(folder)
             with host.driven_by(self, self._file):
                 main = self._main(host, Path(folder), words)
             runs = RepeatedRuns(lambda seeds, how: self._again(host, main, words, seeds, how))
             try:
                 status = self._run_main(host, main, words)
                 self.unnoticed, self.failed_call = host.unnoticed(), host.failed_call()
+                self.lacks_gpus = self.gpus == 1 and host.asked_for_gpus
                 self._explain_what_was_found(host, runs, status, began_s)
             finally:
                 runs.end()

@@ -38,7 +38,7 @@ std::pair<uint64_t, uint64_t> line_of(const DeviceLaunch& launch, size_t at) {
 
 }  // namespace
 
-cudaError_t launch_children(const Kernel& parent) {
+cudaError_t launch_children(const Kernel& parent, int gpu) {
   const void* first = nullptr;
   const size_t count = device_launches(&first);
   if (count == 0) return cudaSuccess;
@@ -59,7 +59,7 @@ cudaError_t launch_children(const Kernel& parent) {
     child.tail = each.stream == kTail;
     child.word = each.word;
     const Form form{extent(each.grid), extent(each.block), {1, 1, 1}, each.shared_bytes};
-    if (prepared(&child.work, &child.what, kernel, form, arguments.data()) == cudaSuccess) {
+    if (prepared(&child.work, &child.what, kernel, form, arguments.data(), gpu) == cudaSuccess) {
       children.push_back(std::move(child));
     }
   }

@@ -1,4 +1,4 @@
-// The one GPU that there is, and errors.
+// The GPUs that there are, all of a kind, and errors.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -71,23 +71,45 @@ constexpr int kLargestPriority = -5;
 // The first call of the program that failed, and how.
 std::string failed;
 
+thread_local int current = 0;
+// By GPU, those whose memory it may access.
+Gpus peers[kMostGpus] = {};
+// Whether the program has asked how many there are.
+bool counted = false;
+
 }  // namespace
 
-cudaError_t remembered(cudaError_t status) {
+int current_gpu() {
+  return current;
+}
+
+bool has_gpu(int number) {
+  return number >= 0 && number < device.count;
+}
+
+Gpus reached_by(int gpu) {
+  return only(gpu) | peers[gpu];
+}
+
+std::string words_of_gpu(int gpu) {
+  return device.count > 1 ? " of GPU " + std::to_string(gpu) : "";
+}
+
+cudaError_t remembered(cudaError_t status, const std::string& why) {
   if (status == cudaSuccess) return status;
   last_error = status;
   const Asked call = call_made();
   if (failed.empty() && call.pc != nullptr) {
-    failed = call.name + " returned " + cudaGetErrorName(status);
+    failed = call.name + " returned " + cudaGetErrorName(status) + (why.empty() ? "" : ": " + why);
     keep_site(0, call.pc);
   }
   return status;
 }
 
-cudaError_t launch_refused(const std::string& name, cudaError_t status) {
-  refused = name;
+cudaError_t launch_refused(const std::string& name, cudaError_t status, const std::string& why) {
+  refused = why.empty() ? name : name + ", " + why + ",";
   refused_with = status;
-  return remembered(status);
+  return remembered(status, why);
 }
 
 cudaError_t not_here(const std::string& what) {
@@ -134,24 +156,29 @@ extern "C" {
 // ---- the device --------------------------------------------------------------------------------
 
 cudaError_t cudaDeviceSynchronize() {
-  return finish_all();
+  return finish_gpu(current);
 }
 cudaError_t cudaDeviceReset() {
-  return finish_all();
+  peers[current] = 0;
+  return finish_gpu(current);
 }
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  counted = true;
+  *count = device.count;
   return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* number) {
-  *number = 0;
+  *number = current;
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int number) {
-  return number == 0 ? cudaSuccess : remembered(cudaErrorInvalidDevice);
+  KB_CALL;
+  if (!has_gpu(number)) return remembered(cudaErrorInvalidDevice);
+  current = number;
+  return cudaSuccess;
 }
 cudaError_t cudaInitDevice(int number, unsigned, unsigned) {
-  return cudaSetDevice(number);
+  return has_gpu(number) ? cudaSuccess : remembered(cudaErrorInvalidDevice);
 }
 cudaError_t cudaSetDeviceFlags(unsigned) {
   return cudaSuccess;
@@ -161,11 +188,11 @@ cudaError_t cudaGetDeviceFlags(unsigned* flags) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int number) {
-  if (number != 0) return remembered(cudaErrorInvalidDevice);
+  if (!has_gpu(number)) return remembered(cudaErrorInvalidDevice);
   return device_attribute(value, attribute);
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* of, int number) {
-  if (number != 0) return remembered(cudaErrorInvalidDevice);
+  if (!has_gpu(number)) return remembered(cudaErrorInvalidDevice);
   std::memset(of, 0, sizeof *of);
   std::snprintf(of->name, sizeof of->name, "emulated sm_%d", device.arch);
   of->major = device.arch / 10;
@@ -195,6 +222,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* of, int number) {
   of->streamPrioritiesSupported = of->cooperativeLaunch = of->hostRegisterSupported = 1;
   of->memoryPoolsSupported = 1;
   of->clusterLaunch = device.arch >= 90;
+  of->pciBusID = number;
   return cudaSuccess;
 }
 cudaError_t cudaChooseDevice(int* number, const cudaDeviceProp*) {
@@ -215,29 +243,50 @@ cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit) {
 // Memory that kernels take from by malloc.
 uint64_t kb_cudart_heap(uint64_t* bytes) {
   void* address = nullptr;
-  allocate(&address, kHeapBytes, cudaMemoryTypeDevice);
+  allocate(&address, kHeapBytes, cudaMemoryTypeDevice, true, kAllGpus);
   *bytes = kHeapBytes;
   return reinterpret_cast<uint64_t>(address);
 }
 cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) {
   return cudaSuccess;
 }
-cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {
-  *can = 0;
+// CUDA runtime API, peer device memory access. All GPUs can access each other.
+cudaError_t cudaDeviceCanAccessPeer(int* can, int number, int peer) {
+  if (!has_gpu(number) || !has_gpu(peer)) return remembered(cudaErrorInvalidDevice);
+  *can = number != peer;
   return cudaSuccess;
 }
-// There is no other device.
-cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
-  return remembered(cudaErrorInvalidDevice);
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
+  KB_CALL;
+  if (!has_gpu(peer)) return remembered(cudaErrorInvalidDevice);
+  if (flags != 0) return remembered(cudaErrorInvalidValue);
+  if (peer == current) return remembered(cudaErrorPeerAccessUnsupported);
+  if ((peers[current] & only(peer)) != 0) return remembered(cudaErrorPeerAccessAlreadyEnabled);
+  peers[current] |= only(peer);
+  return cudaSuccess;
 }
-cudaError_t cudaDeviceDisablePeerAccess(int) {
-  return remembered(cudaErrorInvalidDevice);
+cudaError_t cudaDeviceDisablePeerAccess(int peer) {
+  KB_CALL;
+  if (!has_gpu(peer)) return remembered(cudaErrorInvalidDevice);
+  if ((peers[current] & only(peer)) == 0) return remembered(cudaErrorPeerAccessNotEnabled);
+  peers[current] &= ~only(peer);
+  return cudaSuccess;
 }
-cudaError_t cudaDeviceGetP2PAttribute(int*, cudaDeviceP2PAttr, int, int) {
-  return remembered(cudaErrorInvalidDevice);
+cudaError_t cudaDeviceGetP2PAttribute(int* value, cudaDeviceP2PAttr attribute, int number,
+                                      int peer) {
+  if (!has_gpu(number) || !has_gpu(peer) || number == peer) {
+    return remembered(cudaErrorInvalidDevice);
+  }
+  *value = attribute != cudaDevP2PAttrPerformanceRank;
+  return cudaSuccess;
 }
-cudaError_t cudaDeviceGetByPCIBusId(int* number, const char*) {
-  return cudaGetDevice(number);
+cudaError_t cudaDeviceGetByPCIBusId(int* number, const char* id) {
+  unsigned bus = 0;
+  const bool has_bus =
+      std::sscanf(id, "%*x:%x:", &bus) == 1 || std::sscanf(id, "%x:%*x.", &bus) == 1;
+  if (!has_bus || !has_gpu(static_cast<int>(bus))) return remembered(cudaErrorInvalidDevice);
+  *number = static_cast<int>(bus);
+  return cudaSuccess;
 }
 cudaError_t cudaDeviceGetCacheConfig(cudaFuncCache* config) {
   *config = cudaFuncCachePreferNone;
@@ -246,8 +295,9 @@ cudaError_t cudaDeviceGetCacheConfig(cudaFuncCache* config) {
 cudaError_t cudaDeviceGraphMemTrim(int) {
   return cudaSuccess;
 }
-cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int) {
-  std::snprintf(id, static_cast<size_t>(length), "0000:00:00.0");
+cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int number) {
+  if (!has_gpu(number)) return remembered(cudaErrorInvalidDevice);
+  std::snprintf(id, static_cast<size_t>(length), "0000:%02x:00.0", number);
   return cudaSuccess;
 }
 cudaError_t cudaCtxResetPersistingL2Cache() {
@@ -302,6 +352,12 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorInvalidDeviceFunction";
     case cudaErrorInvalidDevice:
       return "cudaErrorInvalidDevice";
+    case cudaErrorInvalidResourceHandle:
+      return "cudaErrorInvalidResourceHandle";
+    case cudaErrorPeerAccessAlreadyEnabled:
+      return "cudaErrorPeerAccessAlreadyEnabled";
+    case cudaErrorPeerAccessNotEnabled:
+      return "cudaErrorPeerAccessNotEnabled";
     case cudaErrorLaunchFailure:
       return "cudaErrorLaunchFailure";
     case cudaErrorNotPermitted:
@@ -335,7 +391,13 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaErrorInvalidDeviceFunction:
       return "no kernel of this program";
     case cudaErrorInvalidDevice:
-      return "there is one GPU, number 0";
+      return device.count == 1 ? "there is one GPU, number 0" : "there is no such GPU";
+    case cudaErrorInvalidResourceHandle:
+      return "a stream or event that is none, or of another GPU";
+    case cudaErrorPeerAccessAlreadyEnabled:
+      return "access to that GPU's memory is enabled already";
+    case cudaErrorPeerAccessNotEnabled:
+      return "access to that GPU's memory has not been enabled";
     case cudaErrorLaunchFailure:
       return "the launch failed on the emulator";
     case cudaErrorNotSupported:
@@ -349,6 +411,11 @@ const char* cudaGetErrorString(cudaError_t error) {
 // none has.
 const char* kb_cudart_failed() {
   return failed.c_str();
+}
+
+// Whether the program has asked how many GPUs there are.
+int kb_cudart_counted() {
+  return counted;
 }
 
 // A launch that was refused and that the program has not noticed, or nothing.

@@ -80,6 +80,23 @@ void* driver_function(const std::string& name) {
   return nullptr;
 }
 
+char contexts[kMostGpus];
+// CUDA driver API, context management: the thread's, below the current one.
+thread_local std::vector<int> below;
+
+CUresult pushed(CUcontext context) {
+  const int gpu = gpu_of_context(context);
+  if (gpu < 0) return CUDA_ERROR_INVALID_CONTEXT;
+  below.push_back(current_gpu());
+  return result(cudaSetDevice(gpu));
+}
+
+CUresult made(CUcontext* context, CUdevice gpu) {
+  if (!has_gpu(gpu)) return CUDA_ERROR_INVALID_DEVICE;
+  *context = context_of(gpu);
+  return pushed(*context);
+}
+
 cudaError_t entry_point(const char* symbol, void** function,
                         cudaDriverEntryPointQueryResult* status) {
   *function = driver_function(symbol);
@@ -90,6 +107,17 @@ cudaError_t entry_point(const char* symbol, void** function,
 }
 
 }  // namespace
+
+CUcontext context_of(int gpu) {
+  return reinterpret_cast<CUcontext>(&contexts[gpu]);
+}
+
+int gpu_of_context(CUcontext context) {
+  for (int gpu = 0; gpu < device.count; ++gpu) {
+    if (context_of(gpu) == context) return gpu;
+  }
+  return -1;
+}
 
 }  // namespace kb::cuda
 
@@ -272,8 +300,8 @@ CUresult cuDriverGetVersion(int* version) {
   return result(cudaDriverGetVersion(version));
 }
 CUresult cuDeviceGet(CUdevice* number, int ordinal) {
-  *number = 0;
-  return ordinal == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+  *number = ordinal;
+  return has_gpu(ordinal) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 CUresult cuDeviceGetCount(int* count) {
   return result(cudaGetDeviceCount(count));
@@ -289,37 +317,57 @@ CUresult cuDeviceTotalMem(size_t* bytes, CUdevice) {
   size_t free;
   return result(cudaMemGetInfo(&free, bytes));
 }
-CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) {
-  return cuCtxGetCurrent(context);
+CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice gpu) {
+  if (!has_gpu(gpu)) return CUDA_ERROR_INVALID_DEVICE;
+  *context = context_of(gpu);
+  return CUDA_SUCCESS;
 }
 CUresult cuDevicePrimaryCtxRelease(CUdevice) {
   return CUDA_SUCCESS;
 }
 #if CUDA_VERSION >= 13000
-CUresult cuCtxCreate(CUcontext* context, CUctxCreateParams*, unsigned, CUdevice) {
-  return cuCtxGetCurrent(context);
+CUresult cuCtxCreate(CUcontext* context, CUctxCreateParams*, unsigned, CUdevice gpu) {
+  return made(context, gpu);
 }
 #else
-CUresult cuCtxCreate(CUcontext* context, unsigned, CUdevice) {
-  return cuCtxGetCurrent(context);
+CUresult cuCtxCreate(CUcontext* context, unsigned, CUdevice gpu) {
+  return made(context, gpu);
 }
 #endif
-CUresult cuCtxDestroy(CUcontext) {
-  return CUDA_SUCCESS;
+CUresult cuCtxDestroy(CUcontext context) {
+  return context == context_of(current_gpu()) ? cuCtxPopCurrent(nullptr) : CUDA_SUCCESS;
 }
 CUresult cuCtxGetCurrent(CUcontext* context) {
-  static char only;
-  *context = reinterpret_cast<CUcontext>(&only);
+  *context = context_of(current_gpu());
   return CUDA_SUCCESS;
 }
-CUresult cuCtxSetCurrent(CUcontext) {
-  return CUDA_SUCCESS;
+CUresult cuCtxSetCurrent(CUcontext context) {
+  if (context == nullptr) return CUDA_SUCCESS;
+  const int gpu = gpu_of_context(context);
+  return gpu < 0 ? CUDA_ERROR_INVALID_CONTEXT : result(cudaSetDevice(gpu));
 }
-CUresult cuCtxPushCurrent(CUcontext) {
-  return CUDA_SUCCESS;
+CUresult cuCtxPushCurrent(CUcontext context) {
+  return pushed(context);
 }
 CUresult cuCtxPopCurrent(CUcontext* context) {
-  return context != nullptr ? cuCtxGetCurrent(context) : CUDA_SUCCESS;
+  if (context != nullptr) *context = context_of(current_gpu());
+  if (below.empty()) return CUDA_SUCCESS;
+  const int gpu = below.back();
+  below.pop_back();
+  return result(cudaSetDevice(gpu));
+}
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
+  KB_CALL;
+  return result(cudaDeviceEnablePeerAccess(gpu_of_context(peer), flags));
+}
+CUresult cuCtxDisablePeerAccess(CUcontext peer) {
+  KB_CALL;
+  return result(cudaDeviceDisablePeerAccess(gpu_of_context(peer)));
+}
+CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, CUdevice one,
+                                 CUdevice other) {
+  return result(
+      cudaDeviceGetP2PAttribute(value, static_cast<cudaDeviceP2PAttr>(attribute), one, other));
 }
 CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
   return result(cudaDeviceGetStreamPriorityRange(least, greatest));
@@ -330,16 +378,17 @@ CUresult cuCtxSetCacheConfig(CUfunc_cache) {
 CUresult cuDeviceCanAccessPeer(int* can, CUdevice one, CUdevice other) {
   return result(cudaDeviceCanAccessPeer(can, one, other));
 }
-CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice) {
+CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice gpu) {
   std::memset(uuid, 0, sizeof *uuid);
+  uuid->bytes[0] = static_cast<char>(gpu);
   return CUDA_SUCCESS;
 }
 CUresult cuCtxGetDevice(CUdevice* number) {
-  *number = 0;
+  *number = current_gpu();
   return CUDA_SUCCESS;
 }
 CUresult cuCtxSynchronize() {
-  return result(finish_all());
+  return result(finish_gpu(current_gpu()));
 }
 CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
   return result(cudaStreamCreateWithFlags(stream, flags));
@@ -359,8 +408,9 @@ CUresult cuStreamQuery(CUstream stream) {
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
   return result(cudaStreamWaitEvent(stream, event, flags));
 }
-CUresult cuStreamGetCtx(CUstream, CUcontext* context) {
-  return cuCtxGetCurrent(context);
+CUresult cuStreamGetCtx(CUstream stream, CUcontext* context) {
+  *context = context_of(gpu_of(stream));
+  return CUDA_SUCCESS;
 }
 CUresult cuEventCreate(CUevent* event, unsigned flags) {
   return result(cudaEventCreateWithFlags(event, flags));

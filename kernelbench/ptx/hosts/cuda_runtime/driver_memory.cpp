@@ -41,12 +41,17 @@ struct Physical {
 struct Mapping {
   Physical* memory;
   size_t bytes;
-  bool accessible;  // cuMemSetAccess
+  Gpus gpus;  // cuMemSetAccess
+};
+struct Run {
+  size_t bytes;
+  Gpus gpus;
+  bool operator==(const Run&) const = default;
 };
 constexpr size_t kGranularity = size_t{2} << 20;
 std::map<CUdeviceptr, size_t> reserved;  // bytes
 std::map<CUdeviceptr, Mapping> mappings;
-std::map<CUdeviceptr, size_t> runs;  // mappings side by side, as one allocation each
+std::map<CUdeviceptr, Run> runs;  // mappings side by side, as one allocation each
 
 void let_go(Physical* of) {
   if (--of->users > 0) return;
@@ -58,13 +63,16 @@ void let_go(Physical* of) {
 void list_runs(CUdeviceptr address) {
   const auto reservation = std::prev(reserved.upper_bound(address));
   const CUdeviceptr end = reservation->first + reservation->second;
-  std::map<CUdeviceptr, size_t> now;
+  std::map<CUdeviceptr, Run> now;
   for (auto at = mappings.lower_bound(reservation->first); at != mappings.end() && at->first < end;
        ++at) {
-    if (!at->second.accessible) continue;
+    const auto& [memory, size, gpus] = at->second;
+    if (gpus == 0) continue;
     const auto last = now.empty() ? now.end() : std::prev(now.end());
-    const bool beside = last != now.end() && last->first + last->second == at->first;
-    (beside ? last->second : now[at->first]) += at->second.bytes;
+    const bool beside = last != now.end() && last->first + last->second.bytes == at->first &&
+                        last->second.gpus == gpus;
+    Run& run = beside ? last->second : now[at->first];
+    run = {run.bytes + size, gpus};
   }
   for (auto at = runs.lower_bound(reservation->first); at != runs.end() && at->first < end;) {
     const auto same = now.find(at->first);
@@ -72,11 +80,11 @@ void list_runs(CUdeviceptr address) {
       now.erase(same);
       ++at;
     } else {
-      mapped(pointer_of(at->first), at->second, false);
+      mapped(pointer_of(at->first), at->second.bytes, 0);
       at = runs.erase(at);
     }
   }
-  for (const auto& [begin, bytes] : now) mapped(pointer_of(begin), bytes, true);
+  for (const auto& [begin, run] : now) mapped(pointer_of(begin), run.bytes, run.gpus);
   runs.merge(now);
 }
 
@@ -179,6 +187,18 @@ CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream 
 CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
   KB_CALL;
   return cuMemcpyAsync(to, from, bytes, stream);
+}
+CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                      CUcontext from_context, size_t bytes) {
+  KB_CALL;
+  return result(cudaMemcpyPeer(pointer_of(to), gpu_of_context(to_context), pointer_of(from),
+                               gpu_of_context(from_context), bytes));
+}
+CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                           CUcontext from_context, size_t bytes, CUstream stream) {
+  KB_CALL;
+  return result(cudaMemcpyPeerAsync(pointer_of(to), gpu_of_context(to_context), pointer_of(from),
+                                    gpu_of_context(from_context), bytes, stream));
 }
 CUresult cuMemAllocHost(void** address, size_t bytes) {
   KB_CALL;
@@ -292,7 +312,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
                         memory->file, static_cast<off_t>(offset));
   if (at == MAP_FAILED) return CUDA_ERROR_INVALID_VALUE;
   ++memory->users;
-  mappings[address] = {memory, bytes, false};
+  mappings[address] = {memory, bytes, 0};
   return CUDA_SUCCESS;
 }
 CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc* access,
@@ -301,8 +321,12 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc
   const std::vector<CUdeviceptr> found = mappings_of(address, bytes);
   if (found.empty()) return CUDA_ERROR_INVALID_VALUE;
   for (size_t at = 0; at < count; ++at) {
+    if (!has_gpu(access[at].location.id)) return CUDA_ERROR_INVALID_DEVICE;
+    const Gpus gpu = only(access[at].location.id);
+    const bool there = access[at].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
     for (const CUdeviceptr each : found) {
-      mappings[each].accessible = access[at].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+      Gpus& gpus = mappings[each].gpus;
+      gpus = there ? gpus | gpu : gpus & ~gpu;
     }
   }
   list_runs(address);

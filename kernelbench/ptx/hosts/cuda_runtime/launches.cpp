@@ -44,12 +44,15 @@ std::vector<Reach> reached(const Kernel& kernel, void** arguments) {
 
 }  // namespace
 
-cudaError_t prepared(Work* work, What* what, Kernel* kernel, const Form& form, void** arguments) {
+cudaError_t prepared(Work* work, What* what, Kernel* kernel, const Form& form, void** arguments,
+                     int gpu) {
   if (kernel == nullptr) return launch_refused("a kernel", cudaErrorInvalidDeviceFunction);
+  kernel = kernel_on(kernel, gpu);
   if (!fits(*kernel, form)) return launch_refused(kernel->name, cudaErrorInvalidConfiguration);
   if (!resides(*kernel, form))
     return launch_refused(kernel->name, cudaErrorCooperativeLaunchTooLarge);
-  const auto call = std::make_shared<KernelCall>(KernelCall{kernel, form, {}, {}});
+  const auto call =
+      std::make_shared<KernelCall>(KernelCall{kernel, form, {}, {}, gpu, reached_by(gpu)});
   for (size_t at = 0; at < kernel->sizes.size(); ++at) {
     const auto* begin = static_cast<const char*>(arguments[at]);
     call->kept.emplace_back(begin, begin + kernel->sizes[at]);
@@ -58,20 +61,30 @@ cudaError_t prepared(Work* work, What* what, Kernel* kernel, const Form& form, v
   *work = [call] {
     const Kernel& of = *call->kernel;
     const Form& with = call->form;
+    const OnGpu scope(call->gpu, call->reached);
     const int status =
         launch_kernel(of.module, of.name.c_str(), &with.grid.x, &with.block.x, &with.cluster.x,
                       with.shared, with.cooperative + 2 * with.programmatic, call->values.data());
-    return status == 0 ? launch_children(of) : static_cast<cudaError_t>(status);
+    return status == 0 ? launch_children(of, call->gpu) : static_cast<cudaError_t>(status);
   };
   *what = {Kind::kLaunch, kernel->name, form.programmatic, reached(*kernel, arguments),
            false,         call};
   return cudaSuccess;
 }
 
+// CUDA programming guide, "Stream and Event Behavior": a launch fails in a stream that is not of
+// the current device. With CUDA 13.0 it runs on the stream's (two H200).
 cudaError_t launch(Kernel* kernel, const Form& form, void** arguments, cudaStream_t stream) {
+  const int gpu = gpu_of(stream);
+  if (CUDART_VERSION < 13000 && gpu != current_gpu()) {
+    return launch_refused(kernel != nullptr ? kernel->name : "a kernel",
+                          cudaErrorInvalidResourceHandle,
+                          "in a stream" + words_of_gpu(gpu) + " while GPU " +
+                              std::to_string(current_gpu()) + " is current");
+  }
   Work work;
   What what;
-  const cudaError_t status = prepared(&work, &what, kernel, form, arguments);
+  const cudaError_t status = prepared(&work, &what, kernel, form, arguments, gpu);
   return status == cudaSuccess ? submit(stream, std::move(work), std::move(what)) : status;
 }
 

@@ -3,6 +3,7 @@
 #include <cxxabi.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
@@ -20,6 +21,7 @@ Missing missing = nullptr;
 Missing machine_code_only = nullptr;
 LoadPtx load_ptx = nullptr;
 LoadImage load_image = nullptr;
+LoadAgain load_again = nullptr;
 Resident resident = nullptr;
 CompileText compile_text = nullptr;
 Transform transform = nullptr;
@@ -33,6 +35,7 @@ namespace {
 struct Registered {
   int module;
   std::string name;
+  bool shared = false;  // by all GPUs
 };
 std::map<const void*, Registered> stubs;
 std::map<const void*, Registered> symbols;
@@ -88,9 +91,40 @@ const void* function_of(const Kernel* kernel) {
   return kernel;
 }
 
+namespace {
+
+// CUDA: each device has variables of its own; managed ones are everybody's.
+int module_on(int module, int gpu) {
+  bool own = false, shared = false;
+  for (const auto& [host, each] : symbols) {
+    if (each.module == module) (each.shared ? shared : own) = true;
+  }
+  if (gpu == 0 || !own) return module;
+  if (shared) not_here("managed variables beside others of their module on several GPUs");
+  static std::map<std::pair<int, int>, int> copies;
+  const auto [found, made] = copies.try_emplace({module, gpu}, module);
+  const int number = made ? load_again(module) : found->second;
+  if (number < 0) return module;
+  modules[number].gpu = gpu;
+  return found->second = number;
+}
+
+}  // namespace
+
+Kernel* kernel_on(Kernel* kernel, int gpu) {
+  const int module = module_on(kernel->module, gpu);
+  if (module == kernel->module) return kernel;
+  Kernel& other = modules[module].kernels[kernel->name];
+  other.dynamic_limit = kernel->dynamic_limit;
+  return &other;
+}
+
 Variable* variable_of(const void* symbol) {
   const auto found = symbols.find(symbol);
-  return found != symbols.end() ? found_in(&Module::variables, found->second) : nullptr;
+  if (found == symbols.end()) return nullptr;
+  Registered of = found->second;
+  if (!of.shared) of.module = module_on(of.module, current_gpu());
+  return found_in(&Module::variables, of);
 }
 
 namespace {
@@ -99,6 +133,23 @@ void leave_with(int status) {
   if (in_main && pthread_equal(thread_of_main, pthread_self())) {
     siglongjmp(at_exit_of_main, status + 1);
   }
+}
+
+int status_of_other = 0;
+
+// Of a thread that is not main's: main leaves where it is, between two calls.
+void leave_from_other(int status) {
+  if (!in_main && !main_has_ended) return;
+  if (pthread_equal(thread_of_main, pthread_self())) return;
+  status_of_other = status;
+  struct sigaction action = {};
+  action.sa_handler = [](int) { leave_with(status_of_other); };
+  sigaction(SIGUSR2, &action, nullptr);
+  {
+    KB_ONE_CALL;
+    if (in_main) pthread_kill(thread_of_main, SIGUSR2);
+  }
+  for (;;) pause();
 }
 
 // As a shell says it.
@@ -131,7 +182,7 @@ extern "C" {
 
 void kb_cudart_start(Launch launch, Missing named, Missing without_ptx, LoadPtx load,
                      LoadImage image, Resident resident_ctas, CompileText compile,
-                     Transform transformer) {
+                     Transform transformer, LoadAgain again) {
   launch_kernel = launch;
   missing = named;
   machine_code_only = without_ptx;
@@ -140,10 +191,11 @@ void kb_cudart_start(Launch launch, Missing named, Missing without_ptx, LoadPtx 
   resident = resident_ctas;
   compile_text = compile;
   transform = transformer;
+  load_again = again;
 }
 
-void kb_cudart_device(int sms, int arch, int shared_bytes) {
-  device = {arch, sms, shared_bytes};
+void kb_cudart_device(int sms, int arch, int shared_bytes, int count) {
+  device = {arch, sms, shared_bytes, count};
 }
 
 void kb_cudart_current(cudaStream_t stream, int at_once) {
@@ -196,12 +248,14 @@ int kb_cudart_run(int (*main_function)(int, char**), int argc, char** argv) {
 }
 
 void __wrap_exit(int status) {
-  if (in_main) siglongjmp(at_exit_of_main, (status & 0xff) + 1);
+  leave_with(status & 0xff);
+  leave_from_other(status & 0xff);
   std::exit(status);
 }
 
 void __wrap_abort() {
   leave_with(kAborted);
+  leave_from_other(kAborted);
   std::abort();
 }
 
@@ -243,7 +297,7 @@ void __cudaRegisterVar(void** handle, char* host, char*, const char* name, int, 
 // Host code reaches a managed variable through a pointer.
 void __cudaRegisterManagedVar(void** handle, void** host, char*, const char* name, int, size_t, int,
                               int) {
-  symbols[host] = {module_of(handle), name};
+  symbols[host] = {module_of(handle), name, true};
   if (Variable* const variable = variable_of(host)) *host = variable->address;
 }
 void __cudaRegisterHostVar(void**, const char*, char*, size_t) {}

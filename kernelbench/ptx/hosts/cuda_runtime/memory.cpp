@@ -18,6 +18,9 @@ struct Allocation {
   uint64_t number;
   bool registered;       // the program's own, which the GPU may reach, too
   bool retired = false;  // freed by its stream, while others may have work that uses it
+  int gpu = current_gpu();
+  Gpus open = 0;                 // as allocate has it
+  cudaMemPool_t pool = nullptr;  // that it is of
 };
 // For ever: torch's tensors are freed when the process ends, too. And from several threads.
 auto& allocated = *new std::map<char*, Allocation>;
@@ -30,14 +33,65 @@ auto& sites = *new std::map<uint64_t, const void*>;
 constexpr size_t kGuardBytes = 64 * 1024;
 constexpr size_t kHostPage = 4096;
 
+// By pool, its GPU and those that the program has let into it.
+struct Pool {
+  int gpu;
+  Gpus let;
+};
+auto& pools = *new std::map<cudaMemPool_t, Pool>;
+
+// The GPU whose kernel runs now.
+std::pair<int, Gpus> running = {0, kAllGpus};
+
+// What the running kernel's GPU lacks for memory of another one; empty if it may access it.
+std::string lacks_for(const Allocation& memory) {
+  const Gpus mine = only(running.first);
+  if (memory.type != cudaMemoryTypeDevice) return "";
+  if (memory.open != 0) {
+    return (memory.open & mine) != 0 ? "" : "cuMemSetAccess has not given it access";
+  }
+  if (memory.gpu == running.first) return "";
+  if (memory.pool != nullptr) {
+    return (pools[memory.pool].let & mine) != 0
+               ? ""
+               : "cudaMemPoolSetAccess has not let it into the pool";
+  }
+  return (running.second & only(memory.gpu)) != 0
+             ? ""
+             : "cudaDeviceEnablePeerAccess(" + std::to_string(memory.gpu) +
+                   ", 0) was not called while GPU " + std::to_string(running.first) +
+                   " was current";
+}
+
 }  // namespace
+
+OnGpu::OnGpu(int gpu, Gpus reached) : before_(std::exchange(running, {gpu, reached})) {
+  tell_out_of_reach();
+}
+OnGpu::~OnGpu() {
+  running = before_;
+  tell_out_of_reach();
+}
+
+void tell_out_of_reach() {
+  if (device.count == 1) return;
+  const std::lock_guard lock(allocating);
+  out_of_reach(nullptr, 0, {});
+  for (const auto& [begin, each] : allocated) {
+    const std::string lack = lacks_for(each);
+    if (lack.empty()) continue;
+    out_of_reach(begin, each.bytes,
+                 "allocation " + std::to_string(each.number) + words_of_gpu(each.gpu) +
+                     ", which GPU " + std::to_string(running.first) + " cannot access: " + lack);
+  }
+}
 
 void keep_site(uint64_t number, const void* pc) {
   const std::lock_guard lock(allocating);
   sites[number] = pc;
 }
 
-cudaError_t allocate(void** address, size_t bytes, cudaMemoryType type, bool fresh) {
+cudaError_t allocate(void** address, size_t bytes, cudaMemoryType type, bool fresh, Gpus open) {
   // The host's pages are its own: they can be protected (host_access.cpp).
   const size_t alignment = type == cudaMemoryTypeDevice ? 256 : kHostPage;
   if (address == nullptr) return remembered(cudaErrorInvalidValue);
@@ -52,6 +106,7 @@ cudaError_t allocate(void** address, size_t bytes, cudaMemoryType type, bool fre
   std::memset(*address, 0xff, rounded);
   const std::lock_guard lock(allocating);
   allocated[static_cast<char*>(*address)] = {bytes, type, ++last_number, false};
+  allocated[static_cast<char*>(*address)].open = open;
   sites[last_number] = call_site();
   if (type == cudaMemoryTypeDevice && fresh) memory_made(*address);
   return cudaSuccess;
@@ -64,7 +119,9 @@ cudaError_t release(void* address) {
   if (found == allocated.end() || found->second.registered) {
     return remembered(cudaErrorInvalidValue);
   }
-  const auto [bytes, type, number, registered, retired] = found->second;
+  const size_t bytes = found->second.bytes;
+  const cudaMemoryType type = found->second.type;
+  const uint64_t number = found->second.number;
   memory_freed(address, bytes, number);
   allocated.erase(found);
   if (type == cudaMemoryTypeDevice || !orders()) {
@@ -77,11 +134,12 @@ cudaError_t release(void* address) {
   return cudaSuccess;
 }
 
-void mapped(void* address, size_t bytes, bool there) {
+void mapped(void* address, size_t bytes, Gpus gpus) {
   const std::lock_guard lock(allocating);
   auto* const begin = static_cast<char*>(address);
-  if (there) {
+  if (gpus != 0) {
     allocated[begin] = {bytes, cudaMemoryTypeDevice, ++last_number, true};
+    allocated[begin].open = gpus;
     sites[last_number] = call_site();
   } else {
     const Allocation of = allocated[begin];
@@ -108,13 +166,13 @@ Range range_of(const void* address) {
   if (after != allocated.begin()) {
     const auto& [begin, found] = *std::prev(after);
     if (byte < begin + found.bytes)
-      return {begin, found.bytes, found.type, found.number, found.registered};
+      return {begin, found.bytes, found.type, found.number, found.registered, found.gpu};
   }
   for (const auto& [number, module] : modules) {
     for (const auto& [name, variable] : module.variables) {
       auto* const begin = static_cast<char*>(variable.address);
       if (byte >= begin && byte < begin + variable.bytes) {
-        return {begin, variable.bytes, cudaMemoryTypeDevice};
+        return {begin, variable.bytes, cudaMemoryTypeDevice, 0, false, module.gpu};
       }
     }
   }
@@ -204,8 +262,20 @@ cudaError_t fill_rows(void* to, size_t pitch, int value, size_t width, size_t ro
 
 }  // namespace
 
+namespace {
+
+// The GPU whose memory it is; none for the host's.
+Gpus gpus_of(const void* address) {
+  const Range range = range_of(address);
+  return range.type == cudaMemoryTypeDevice ? only(range.gpu) : 0;
+}
+
+}  // namespace
+
 What copy_of(const void* from, size_t from_bytes, void* to, size_t to_bytes) {
-  return {Kind::kTransfer, "", false, {{from, from_bytes, false}, {to, to_bytes, true}}};
+  What what = of_gpus(gpus_of(from) | gpus_of(to));
+  what.reaches = {{from, from_bytes, false}, {to, to_bytes, true}};
+  return what;
 }
 
 What box_of(const cudaMemcpy3DParms& given) {
@@ -256,12 +326,13 @@ cudaError_t copy_on(cudaStream_t stream, void* to, const void* from, size_t byte
     return submit(stream, [=] { return copy(to, from, bytes); }, what);
   }
   if (pageable(to) || from == nullptr) {
-    return finish(enqueue(stream, [=] { return copy(to, from, bytes); }));
+    return finish(enqueue(stream, [=] { return copy(to, from, bytes); }, of_gpus(what.gpus)));
   }
   const auto* const first = static_cast<const char*>(from);
-  return submit(stream, [to, kept = std::vector<char>(first, first + bytes)] {
+  const auto kept_there = [to, kept = std::vector<char>(first, first + bytes)] {
     return copy(to, kept.data(), kept.size());
-  });
+  };
+  return submit(stream, kept_there, of_gpus(what.gpus));
 }
 
 cudaError_t copy_rows_on(cudaStream_t stream, void* to, size_t to_pitch, const void* from,
@@ -270,17 +341,35 @@ cudaError_t copy_rows_on(cudaStream_t stream, void* to, size_t to_pitch, const v
   if (fits != cudaSuccess) return remembered(fits);
   if (width == 0 || rows == 0) return cudaSuccess;
   const Work work = [=] { return copy_rows(to, to_pitch, from, from_pitch, width, rows); };
-  if (!captures(stream) && pageable(to)) return finish(enqueue(stream, work));
+  const Gpus gpus = gpus_of(to) | gpus_of(from);
+  if (!captures(stream) && pageable(to)) return finish(enqueue(stream, work, of_gpus(gpus)));
   if (!captures(stream) && pageable(from)) {
     std::vector<char> kept(width * rows);
     copy_rows(kept.data(), width, from, from_pitch, width, rows);
-    return submit(stream, [=, kept = std::move(kept)] {
+    const auto kept_there = [=, kept = std::move(kept)] {
       return copy_rows(to, to_pitch, kept.data(), width, width, rows);
-    });
+    };
+    return submit(stream, kept_there, of_gpus(gpus));
   }
   const size_t from_bytes = from_pitch * (rows - 1) + width;
   const size_t to_bytes = to_pitch * (rows - 1) + width;
   return submit(stream, work, copy_of(from, from_bytes, to, to_bytes));
+}
+
+cudaMemcpy3DParms box_between(const cudaMemcpy3DPeerParms& of) {
+  return {of.srcArray, of.srcPos, of.srcPtr, of.dstArray,
+          of.dstPos,   of.dstPtr, of.extent, cudaMemcpyDefault};
+}
+
+// Of hardware (two H200, CUDA 13.0): a stream fills memory of its device, and of that's peers.
+bool fills(cudaStream_t stream, const void* to) {
+  const Gpus of = gpus_of(to);
+  return of == 0 || (of & reached_by(gpu_of(stream))) != 0;
+}
+
+cudaError_t not_filled(cudaStream_t stream, const void* to) {
+  return remembered(cudaErrorInvalidValue, "memory" + words_of_gpu(range_of(to).gpu) +
+                                               " in a stream" + words_of_gpu(gpu_of(stream)));
 }
 
 // Whether the host reaches it as well as the GPU does.
@@ -289,11 +378,34 @@ bool hosts(const void* address) {
   return type == cudaMemoryTypeHost || type == cudaMemoryTypeManaged;
 }
 
+// By GPU, the pool from which its streams allocate.
+auto& current_pools = *new std::map<int, cudaMemPool_t>;
+
+cudaMemPool_t default_pool(int gpu) {
+  static char each[kMostGpus];
+  auto* const pool = reinterpret_cast<cudaMemPool_t>(&each[gpu]);
+  pools.try_emplace(pool, Pool{gpu, only(gpu)});
+  return pool;
+}
+
+cudaMemPool_t pool_of(int gpu) {
+  const auto found = current_pools.find(gpu);
+  return found != current_pools.end() ? found->second : default_pool(gpu);
+}
+
 // CUDA runtime API, stream-ordered allocation: the memory is there for what comes behind its
 // allocation, until what comes ahead of its release.
-cudaError_t allocate_on(cudaStream_t stream, void** address, size_t bytes) {
+cudaError_t allocate_on(cudaStream_t stream, void** address, size_t bytes,
+                        cudaMemPool_t given = nullptr) {
   const cudaError_t status = allocate(address, bytes, cudaMemoryTypeDevice);
-  if (status != cudaSuccess || bytes == 0 || !orders()) return status;
+  if (status != cudaSuccess || bytes == 0) return status;
+  {
+    const std::lock_guard lock(allocating);
+    Allocation& made = allocated[static_cast<char*>(*address)];
+    made.pool = given != nullptr ? given : pool_of(gpu_of(stream));
+    made.gpu = pools[made.pool].gpu;
+  }
+  if (!orders()) return status;
   return submit(stream,
                 [at = *address, bytes] {
                   touched(at, bytes, true);
@@ -369,11 +481,14 @@ extern "C" {
 
 // ---- for the loader, and for torch's tensors ---------------------------------------------------
 
-// Addresses and sizes of what is allocated, in the order in which it was; how much there is.
+// Addresses and sizes of what is allocated for the GPU whose kernel runs, in the order in which it
+// was; how much there is.
 uint64_t kb_cudart_memory(uint64_t* addresses, uint64_t* sizes, uint64_t* numbers, uint64_t room) {
   const std::lock_guard lock(allocating);
   std::map<uint64_t, std::pair<char*, size_t>> in_order;
-  for (const auto& [begin, each] : allocated) in_order[each.number] = {begin, each.bytes};
+  for (const auto& [begin, each] : allocated) {
+    if (lacks_for(each).empty()) in_order[each.number] = {begin, each.bytes};
+  }
   uint64_t at = 0;
   for (const auto& [number, each] : in_order) {
     if (at == room) break;
@@ -417,10 +532,10 @@ cudaError_t cudaMallocAsync(void** address, size_t bytes, cudaStream_t stream) {
   KB_CALL;
   return allocate_on(stream, address, bytes);
 }
-cudaError_t cudaMallocFromPoolAsync(void** address, size_t bytes, cudaMemPool_t,
+cudaError_t cudaMallocFromPoolAsync(void** address, size_t bytes, cudaMemPool_t pool,
                                     cudaStream_t stream) {
   KB_CALL;
-  return allocate_on(stream, address, bytes);
+  return allocate_on(stream, address, bytes, pool);
 }
 cudaError_t cudaMallocManaged(void** address, size_t bytes, unsigned) {
   KB_CALL;
@@ -446,7 +561,8 @@ cudaError_t cudaMalloc3D(cudaPitchedPtr* made, cudaExtent extent) {
 }
 // CUDA: frees wait for the device.
 cudaError_t cudaFree(void* address) {
-  finish_all();
+  const Range range = range_of(address);
+  range.type == cudaMemoryTypeDevice ? finish_gpu(range.gpu) : finish_all();
   return release(address);
 }
 cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
@@ -482,19 +598,30 @@ cudaError_t cudaHostGetFlags(unsigned* flags, void*) {
 
 // ---- pools, which keep nothing -----------------------------------------------------------------
 
-cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int) {
-  static char only;
-  *pool = reinterpret_cast<cudaMemPool_t>(&only);
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int number) {
+  if (!has_gpu(number)) return remembered(cudaErrorInvalidDevice);
+  const std::lock_guard lock(allocating);
+  *pool = default_pool(number);
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int number) {
-  return cudaDeviceGetDefaultMemPool(pool, number);
-}
-cudaError_t cudaDeviceSetMemPool(int, cudaMemPool_t) {
+  if (!has_gpu(number)) return remembered(cudaErrorInvalidDevice);
+  const std::lock_guard lock(allocating);
+  *pool = pool_of(number);
   return cudaSuccess;
 }
-cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps*) {
+cudaError_t cudaDeviceSetMemPool(int number, cudaMemPool_t pool) {
+  if (!has_gpu(number)) return remembered(cudaErrorInvalidDevice);
+  const std::lock_guard lock(allocating);
+  current_pools[number] = pool;
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps* of) {
+  KB_CALL;
+  if (!has_gpu(of->location.id)) return remembered(cudaErrorInvalidDevice);
+  const std::lock_guard lock(allocating);
   *pool = reinterpret_cast<cudaMemPool_t>(new char);
+  pools[*pool] = {of->location.id, only(of->location.id)};
   return cudaSuccess;
 }
 cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
@@ -508,11 +635,25 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribut
 cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
   return pool_attribute(pool, attribute, value, false);
 }
-cudaError_t cudaMemPoolSetAccess(cudaMemPool_t, const cudaMemAccessDesc*, size_t) {
+cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool, const cudaMemAccessDesc* all, size_t count) {
+  KB_CALL;
+  for (size_t at = 0; at < count; ++at) {
+    if (!has_gpu(all[at].location.id)) return remembered(cudaErrorInvalidDevice);
+  }
+  const std::lock_guard lock(allocating);
+  for (size_t at = 0; at < count; ++at) {
+    const Gpus gpu = only(all[at].location.id);
+    Gpus& let = pools[pool].let;
+    let = all[at].flags == cudaMemAccessFlagsProtNone ? let & ~gpu : let | gpu;
+  }
   return cudaSuccess;
 }
-cudaError_t cudaMemPoolGetAccess(cudaMemAccessFlags* flags, cudaMemPool_t, cudaMemLocation*) {
-  *flags = cudaMemAccessFlagsProtReadWrite;
+cudaError_t cudaMemPoolGetAccess(cudaMemAccessFlags* flags, cudaMemPool_t pool,
+                                 cudaMemLocation* of) {
+  if (!has_gpu(of->id)) return remembered(cudaErrorInvalidDevice);
+  const std::lock_guard lock(allocating);
+  *flags = (pools[pool].let & only(of->id)) != 0 ? cudaMemAccessFlagsProtReadWrite
+                                                 : cudaMemAccessFlagsProtNone;
   return cudaSuccess;
 }
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) {
@@ -526,29 +667,46 @@ cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) {
 // staged.
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
   KB_CALL;
+  const Gpus gpus = gpus_of(to) | gpus_of(from);
+  const Work work = [=] { return copy(to, from, bytes); };
   if (range_of(to).type == cudaMemoryTypeDevice && range_of(from).type == cudaMemoryTypeDevice) {
-    return submit(nullptr, [=] { return copy(to, from, bytes); });
+    return submit(nullptr, work, of_gpus(gpus));
   }
-  return done_at_once([=] { return copy(to, from, bytes); });
+  return done_at_once(work, gpus);
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
                             cudaStream_t stream) {
   KB_CALL;
   return copy_on(stream, to, from, bytes);
 }
-cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t bytes) {
+// CUDA runtime API, cudaMemcpyPeer: asynchronous with respect to the host.
+cudaError_t cudaMemcpyPeer(void* to, int to_gpu, const void* from, int from_gpu, size_t bytes) {
   KB_CALL;
-  return done_at_once([=] { return copy(to, from, bytes); });
+  if (!has_gpu(to_gpu) || !has_gpu(from_gpu)) return remembered(cudaErrorInvalidDevice);
+  return copy_on(nullptr, to, from, bytes);
 }
-cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes,
+cudaError_t cudaMemcpyPeerAsync(void* to, int to_gpu, const void* from, int from_gpu, size_t bytes,
                                 cudaStream_t stream) {
   KB_CALL;
+  if (!has_gpu(to_gpu) || !has_gpu(from_gpu)) return remembered(cudaErrorInvalidDevice);
   return copy_on(stream, to, from, bytes);
+}
+cudaError_t cudaMemcpy3DPeerAsync(const cudaMemcpy3DPeerParms* of, cudaStream_t stream) {
+  KB_CALL;
+  if (!has_gpu(of->srcDevice) || !has_gpu(of->dstDevice)) return remembered(cudaErrorInvalidDevice);
+  const cudaMemcpy3DParms box = box_between(*of);
+  return submit(stream, [box] { return copy_box(box); }, box_of(box));
+}
+cudaError_t cudaMemcpy3DPeer(const cudaMemcpy3DPeerParms* of) {
+  KB_CALL;
+  if (!has_gpu(of->srcDevice) || !has_gpu(of->dstDevice)) return remembered(cudaErrorInvalidDevice);
+  return cudaMemcpy3DPeerAsync(of, nullptr);
 }
 cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch,
                          size_t width, size_t height, cudaMemcpyKind) {
   KB_CALL;
-  return done_at_once([=] { return copy_rows(to, to_pitch, from, from_pitch, width, height); });
+  return done_at_once([=] { return copy_rows(to, to_pitch, from, from_pitch, width, height); },
+                      gpus_of(to) | gpus_of(from));
 }
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch,
                               size_t width, size_t height, cudaMemcpyKind, cudaStream_t stream) {
@@ -557,14 +715,14 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
 }
 cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* of) {
   KB_CALL;
-  return done_at_once([of = *of] { return copy_box(of); });
+  return done_at_once([of = *of] { return copy_box(of); }, box_of(*of).gpus);
 }
 cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms* of, cudaStream_t stream) {
   KB_CALL;
   const Work work = [of = *of] { return copy_box(of); };
   const bool arrays = of->srcArray != nullptr || of->dstArray != nullptr;
   const bool waits = !arrays && (pageable(of->dstPtr.ptr) || pageable(of->srcPtr.ptr));
-  return waits && !captures(stream) ? finish(enqueue(stream, work))
+  return waits && !captures(stream) ? finish(enqueue(stream, work, of_gpus(box_of(*of).gpus)))
                                     : submit(stream, work, box_of(*of));
 }
 // CUDA runtime API, synchronization behavior: the host waits where the memory is its own, too.
@@ -575,6 +733,7 @@ cudaError_t cudaMemset(void* to, int value, size_t bytes) {
 }
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
   KB_CALL;
+  if (!fills(stream, to)) return not_filled(stream, to);
   return submit(stream, [=] { return fill(to, value, bytes); },
                 {Kind::kTransfer, "", false, {{to, bytes, true}}});
 }
@@ -586,12 +745,14 @@ cudaError_t cudaMemset2D(void* to, size_t pitch, int value, size_t width, size_t
 cudaError_t cudaMemset2DAsync(void* to, size_t pitch, int value, size_t width, size_t height,
                               cudaStream_t stream) {
   KB_CALL;
+  if (!fills(stream, to)) return not_filled(stream, to);
   return submit(stream, [=] { return fill_rows(to, pitch, value, width, height); });
 }
 
 cudaError_t cudaMemset3DAsync(cudaPitchedPtr to, int value, cudaExtent extent,
                               cudaStream_t stream) {
   KB_CALL;
+  if (!fills(stream, to.ptr)) return not_filled(stream, to.ptr);
   return submit(stream, [=] {
     for (size_t z = 0; z < extent.depth; ++z) {
       char* const slice = static_cast<char*>(to.ptr) + z * to.ysize * to.pitch;
@@ -655,7 +816,9 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 }
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* address) {
   std::memset(attributes, 0, sizeof *attributes);
-  attributes->type = range_of(address).type;
+  const Range range = range_of(address);
+  attributes->type = range.type;
+  attributes->device = range.begin != nullptr ? range.gpu : cudaInvalidDeviceId;
   if (attributes->type != cudaMemoryTypeUnregistered) {
     attributes->devicePointer = const_cast<void*>(address);
   }

@@ -37,6 +37,8 @@ struct Emulator {
   void (*host_knows)(uint64_t) = found<decltype(host_knows)>("kb_emu_host_knows");
   void (*all_done)() = found<decltype(all_done)>("kb_emu_all_done");
   void (*freed)(const void*, uint64_t, const char*) = found<decltype(freed)>("kb_emu_freed");
+  void (*out_of_reach)(const void*, uint64_t,
+                       const char*) = found<decltype(out_of_reach)>("kb_emu_out_of_reach");
 
   template <typename Function>
   static Function found(const char* name) {
@@ -198,6 +200,10 @@ bool orders() {
 
 void memory_made(const void* begin) {
   if (ordering) emulator().fresh(begin);
+}
+
+void out_of_reach(const void* begin, size_t bytes, const std::string& text) {
+  emulator().out_of_reach(begin, bytes, text.c_str());
 }
 
 void memory_freed(const void* begin, size_t bytes, uint64_t number) {

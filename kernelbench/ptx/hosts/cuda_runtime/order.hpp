@@ -104,5 +104,8 @@ void unwatch();
 void touched(const void* at, size_t bytes, bool writing);
 void memory_made(const void* begin);
 void memory_freed(const void* begin, size_t bytes, uint64_t number);
+// Memory that kernels cannot access now, as findings say it; null: of which there is none.
+void out_of_reach(const void* begin, size_t bytes, const std::string& text);
+void tell_out_of_reach();
 
 }  // namespace kb::cuda

@@ -16,6 +16,7 @@ struct Piece {
   Work work;
   What what;  // nothing if nobody need wait for it
   std::vector<Task> after;
+  int gpu = 0;
   Task ahead = 0;     // among them a launch that need not have ended
   bool done = false;  // for a host that polls: it knows no more of it than what it sees
 };
@@ -25,6 +26,7 @@ Task last_task = 0;
 std::vector<Task> running;
 
 struct Line {
+  int gpu = current_gpu();
   Task last = 0;
   std::vector<Task> waits;  // for what the next piece has to wait, too
   bool blocking = true;     // in order with the default stream
@@ -35,7 +37,24 @@ struct Line {
 std::map<cudaStream_t, Line> lines;
 uint32_t last_line = 0;
 unsigned streams_opened = 0;
-std::vector<Task> left_behind;  // the last pieces of blocking streams that are destroyed
+// By GPU, the last pieces of blocking streams that are destroyed.
+std::map<int, std::vector<Task>> left_behind;
+
+cudaStream_t default_stream(int gpu) {
+  static char handles[kMostGpus];
+  return reinterpret_cast<cudaStream_t>(&handles[gpu]);
+}
+
+Line& line_of(cudaStream_t stream) {
+  const auto [found, made] = lines.try_emplace(stream);
+  Line& line = found->second;
+  if (!made) return line;
+  line.name = "the default stream";
+  for (int gpu = 0; gpu < device.count; ++gpu) {
+    if (default_stream(gpu) == stream) line.gpu = gpu;
+  }
+  return line;
+}
 
 // The host may access what it reaches, too, but not while it is pending.
 void watch_reaches(const Piece& piece) {
@@ -83,21 +102,30 @@ thread_local bool per_thread = false;
 // CUDA programming guide, "Default Stream": a thread's own one is like a blocking stream.
 cudaStream_t stream_of_thread() {
   static std::vector<std::unique_ptr<char>> handles;
-  thread_local cudaStream_t mine = nullptr;
-  if (mine == nullptr) {
+  static unsigned threads = 0;
+  thread_local unsigned number = 0;
+  thread_local std::map<int, cudaStream_t> mine;  // by GPU
+  cudaStream_t& stream = mine[current_gpu()];
+  if (stream == nullptr) {
     KB_ONE_CALL;
     handles.push_back(std::make_unique<char>());
-    mine = reinterpret_cast<cudaStream_t>(handles.back().get());
-    lines[mine].name = "the default stream of thread " + std::to_string(handles.size());
+    stream = reinterpret_cast<cudaStream_t>(handles.back().get());
+    if (number == 0) number = ++threads;
+    lines[stream].name = "the default stream of thread " + std::to_string(number);
   }
-  return mine;
+  return stream;
 }
 
 }  // namespace
 
 cudaStream_t named(cudaStream_t stream) {
   if (stream == cudaStreamPerThread || (stream == nullptr && per_thread)) return stream_of_thread();
-  return stream == cudaStreamLegacy ? nullptr : stream;
+  return stream == cudaStreamLegacy || stream == nullptr ? default_stream(current_gpu()) : stream;
+}
+
+int gpu_of(cudaStream_t stream) {
+  KB_ONE_CALL;
+  return line_of(named(stream)).gpu;
 }
 
 PerThread::PerThread() : before_(std::exchange(per_thread, true)) {}
@@ -116,9 +144,26 @@ void close_stream(cudaStream_t stream) {
   KB_ONE_CALL;
   const auto found = lines.find(stream);
   if (found == lines.end()) return;
-  if (found->second.blocking) left_behind.push_back(found->second.last);
+  const Line& line = found->second;
+  if (line.blocking) left_behind[line.gpu].push_back(line.last);
   lines.erase(found);
 }
+
+namespace {
+
+// CUDA programming guide, "Peer-to-Peer Memory Copy": a copy in the NULL stream does not start
+// until what either device was given before has ended, and ends before what either is given after
+// it. On hardware (two H200, CUDA 13.0) that is so of every such copy of another device's memory,
+// and of non-blocking streams it is not.
+std::vector<cudaStream_t> others_between(int gpu, Gpus gpus) {
+  std::vector<cudaStream_t> found;
+  for (int other = 0; other < device.count; ++other) {
+    if (other != gpu && (gpus & only(other)) != 0) found.push_back(default_stream(other));
+  }
+  return found;
+}
+
+}  // namespace
 
 // CUDA programming guide, "Programmatic Dependent Launch and Synchronization": only a launch right
 // behind another may begin before that has ended.
@@ -128,31 +173,42 @@ Task enqueue(cudaStream_t stream, Work work, What what) {
   host_acts();
   host_is_there();
   stream = named(stream);
-  Line& line = lines[stream];
+  Line& line = line_of(stream);
   if (line.number == 0) line.number = ++last_line;
+  const cudaStream_t of_gpu = default_stream(line.gpu);
+  const std::vector<cudaStream_t> beside =
+      stream == of_gpu ? others_between(line.gpu, what.gpus) : std::vector<cudaStream_t>{};
+  for (cudaStream_t each : beside) line.waits.push_back(mark(each));
   const bool early = what.programmatic && line.kind == Kind::kLaunch && line.waits.empty();
   line.kind = what.kind;
-  Piece piece{std::move(work), std::move(what), std::move(line.waits)};
+  Piece piece{std::move(work), std::move(what), std::move(line.waits), line.gpu};
   line.waits.clear();
-  if (stream == nullptr) {
+  if (stream == of_gpu) {
     for (const auto& [other, each] : lines) {
-      if (each.blocking && &each != &line) piece.after.push_back(each.last);
+      if (each.blocking && each.gpu == line.gpu && &each != &line) {
+        piece.after.push_back(each.last);
+      }
     }
-    piece.after.insert(piece.after.end(), left_behind.begin(), left_behind.end());
-    left_behind.clear();
+    std::vector<Task>& left = left_behind[line.gpu];
+    piece.after.insert(piece.after.end(), left.begin(), left.end());
+    left.clear();
   } else if (line.blocking) {
-    piece.after.push_back(lines[nullptr].last);
+    piece.after.push_back(lines[of_gpu].last);
   }
   const Task ahead = early ? line.last : 0;
   if (!early) piece.after.push_back(line.last);
   order_operation(++last_task, line.number, piece.what.kind, asked_now(piece.what.kernel),
-                  stream == nullptr ? " on the default stream" : " on " + line.name, ahead,
-                  piece.after);
+                  " on " + line.name + words_of_gpu(line.gpu), ahead, piece.after);
   if (early) piece.after.push_back(line.last);
   piece.ahead = ahead;
   line.last = last_task;
   keep(std::move(piece));
-  return last_task;
+  const Task task = last_task;
+  for (cudaStream_t each : beside) {
+    wait_before_next(each, task);
+    mark(each);
+  }
+  return task;
 }
 
 // CUDA programming guide, "CUDA Graphs": a launch of an executable graph comes after its last one.
@@ -165,7 +221,8 @@ void enqueue_nodes(CUgraphExec_st& executable, const std::vector<size_t>& order,
   for (const size_t at : order) {
     CUgraphExec_st::Step& step = executable.steps[at];
     if (step.line == 0) step.line = ++last_line;
-    Piece piece{step.work, step.what, {begin}};
+    const int gpu = step.what.call != nullptr ? step.what.call->gpu : gpu_of(stream);
+    Piece piece{step.work, step.what, {begin}, gpu};
     Task ahead = 0;
     for (const size_t each : step.after) {
       const CUgraphExec_st::Step& before = executable.steps[each];
@@ -198,7 +255,7 @@ Task mark(cudaStream_t stream) {
 
 void wait_before_next(cudaStream_t stream, Task task) {
   KB_ONE_CALL;
-  lines[named(stream)].waits.push_back(task);
+  line_of(named(stream)).waits.push_back(task);
 }
 
 bool is_pending(Task task) {
@@ -390,19 +447,33 @@ cudaError_t do_within_running(const std::vector<Child>& children, const std::str
   return status;
 }
 
+namespace {
+
 // One stream after another, the last one first: no program can rely on another order.
-cudaError_t finish_all() {
+template <typename Of>
+cudaError_t finish_those(const Of& of) {
   KB_ONE_CALL;
   cudaError_t status = cudaSuccess;
-  while (!pending.empty()) {
-    const cudaError_t ended = finish(pending.rbegin()->first);
+  for (;;) {
+    const auto last = std::find_if(pending.rbegin(), pending.rend(), of);
+    if (last == pending.rend()) return status;
+    const cudaError_t ended = kb::cuda::finish(last->first);
     if (ended != cudaSuccess) status = ended;
   }
-  return status;
 }
 
-cudaError_t done_at_once(Work work) {
-  return finish(enqueue(nullptr, std::move(work)));
+}  // namespace
+
+cudaError_t finish_all() {
+  return finish_those([](const auto&) { return true; });
+}
+
+cudaError_t finish_gpu(int gpu) {
+  return finish_those([gpu](const auto& each) { return each.second.gpu == gpu; });
+}
+
+cudaError_t done_at_once(Work work, Gpus gpus) {
+  return finish(enqueue(nullptr, std::move(work), of_gpus(gpus)));
 }
 
 std::string dropped() {

@@ -35,6 +35,7 @@ struct Variable {
 
 // PTX that was loaded, by a library's image or by the program.
 struct Module {
+  int gpu = 0;  // of its variables
   int number;
   std::map<std::string, Kernel> kernels;
   std::map<std::string, Variable> variables;
@@ -59,6 +60,9 @@ using LoadPtx = int (*)(const char* text);
 // The parts of an image that is to be linked, up to null; null if there are none.
 using LoadImage = int (*)(const void* image, const void* const* parts);
 
+// Loads a module once more, with variables of its own: its number, or -1.
+using LoadAgain = int (*)(int module);
+
 // How many CTAs of a kernel the GPU holds at once; `shared`: dynamic.
 using Resident = unsigned (*)(int module, const char* name, unsigned threads, uint64_t shared,
                               unsigned cluster);
@@ -72,10 +76,12 @@ using CompileText = int (*)(const char* folder, const char* words);
 using Transform = int (*)(int way, int batch, int rank, const int* extents, const double* from,
                           double* to);
 
+// Each of the GPUs that there are.
 struct Device {
   int arch = 0;  // 90 for 9.0
   int sms = 0;
   int shared_bytes = 0;  // that a CTA can have at most
+  int count = 1;
 };
 
 extern Launch launch_kernel;
@@ -84,6 +90,7 @@ extern Missing missing;
 extern Missing machine_code_only;
 extern LoadPtx load_ptx;
 extern LoadImage load_image;
+extern LoadAgain load_again;
 extern Resident resident;
 extern CompileText compile_text;
 extern Transform transform;
@@ -121,10 +128,31 @@ class OneCall {
 extern OneCall one_call;
 #define KB_ONE_CALL const std::lock_guard locked(kb::cuda::one_call)
 
-// Remembers a failure for cudaGetLastError.
-cudaError_t remembered(cudaError_t status);
+// GPUs by their numbers, a bit each: at most so many.
+using Gpus = uint64_t;
+constexpr int kMostGpus = 64;
+constexpr Gpus only(int gpu) {
+  return Gpus{1} << gpu;
+}
+constexpr Gpus kAllGpus = ~Gpus{0};
+// Of the calling thread.
+int current_gpu();
+bool has_gpu(int number);
+// Of the driver: each GPU has one. -1 for what is none.
+CUcontext context_of(int gpu);
+int gpu_of_context(CUcontext context);
+// Whose memory kernels of a GPU may access: its own, and that of peers whose access is enabled.
+Gpus reached_by(int gpu);
+// The GPU of a stream, and of the default stream the current one.
+int gpu_of(cudaStream_t stream);
+// ` of GPU 1`, if there are several.
+std::string words_of_gpu(int gpu);
+
+// Remembers a failure for cudaGetLastError, and for reports.
+cudaError_t remembered(cudaError_t status, const std::string& why = {});
 // The same of a kernel, or call, whose status the program may never ask for.
-cudaError_t launch_refused(const std::string& name, cudaError_t status);
+cudaError_t launch_refused(const std::string& name, cudaError_t status,
+                           const std::string& why = {});
 // An answer to what is not here: it is named in the end.
 cudaError_t not_here(const std::string& what);
 // A function of this library by its name; null if it has none.
@@ -146,6 +174,8 @@ struct KernelCall {
   Form form;
   std::vector<std::vector<char>> kept;  // of the arguments
   std::vector<void*> values;            // where they are
+  int gpu;
+  Gpus reached;  // when the launch was asked for
 };
 struct What {
   Kind kind = Kind::kTransfer;
@@ -157,7 +187,14 @@ struct What {
   // Of a graph's node: an event of whoever launches it.
   cudaEvent_t records = nullptr;
   cudaEvent_t waits = nullptr;
+  // Those whose memory it is of: in a default stream it is in order with theirs.
+  Gpus gpus = 0;
 };
+inline What of_gpus(Gpus gpus) {
+  What what;
+  what.gpus = gpus;
+  return what;
+}
 // Who asked for it: the call of the program, or the kernel, and where.
 struct Asked {
   std::string name;
@@ -202,6 +239,8 @@ struct PerThread {
 // The last task of a stream; 0 if it has had none.
 Task last_of(cudaStream_t stream);
 cudaError_t finish_all();
+// What is pending of one GPU, and what that waits for.
+cudaError_t finish_gpu(int gpu);
 // Does what is pending, for a host that polls memory and knows nothing of it.
 void do_unseen();
 // CUDA runtime API, cudaLaunchHostFunc: "The host function must not make any CUDA API calls".
@@ -214,7 +253,7 @@ void leave_main();
 void enqueue_nodes(CUgraphExec_st& executable, const std::vector<size_t>& order,
                    cudaStream_t stream);
 // On the default stream, with the host waiting for it.
-cudaError_t done_at_once(Work work);
+cudaError_t done_at_once(Work work, Gpus gpus = 0);
 // The stream that callers mean by the current one. With `at_once`, what is given to it is done by
 // then: torch's operations come behind it, and take no part in this queue.
 extern cudaStream_t current_stream;
@@ -225,13 +264,16 @@ std::string dropped();
 // The kernel of a host's stub, a cudaKernel_t or a cudaFunction_t; null if it is none.
 Kernel* kernel_of(const void* function);
 
+// As another GPU has it, whose variables are its own.
+Kernel* kernel_on(Kernel* kernel, int gpu);
 // A launch to make now or later, with what the arguments are now.
-cudaError_t prepared(Work* work, What* what, Kernel* kernel, const Form& form, void** arguments);
+cudaError_t prepared(Work* work, What* what, Kernel* kernel, const Form& form, void** arguments,
+                     int gpu = current_gpu());
 // The host's function that stands for a kernel, or the kernel itself.
 const void* function_of(const Kernel* kernel);
 cudaError_t launch(Kernel* kernel, const Form& form, void** arguments, cudaStream_t stream);
 // Makes what the kernel that has just ended has launched, and what that launches (children.cpp).
-cudaError_t launch_children(const Kernel& parent);
+cudaError_t launch_children(const Kernel& parent, int gpu);
 struct Child {
   Work work;
   What what;
@@ -250,10 +292,24 @@ constexpr size_t kHeapBytes = size_t{8} << 20;
 // Where the program has asked for something, by number (kb_cudart_site).
 void keep_site(uint64_t number, const void* pc);
 // `fresh`: it holds nothing before the program has written there.
-cudaError_t allocate(void** address, size_t bytes, cudaMemoryType type, bool fresh = true);
+// `open`: for these GPUs, whatever is enabled; none: for its own one and its peers.
+cudaError_t allocate(void** address, size_t bytes, cudaMemoryType type, bool fresh = true,
+                     Gpus open = 0);
 cudaError_t release(void* address);
-// Memory of the GPU that this library has not taken from the heap; false: it is no longer there.
-void mapped(void* address, size_t bytes, bool there);
+// Memory of the GPU that this library has not taken from the heap, for these GPUs; none: it is no
+// longer there.
+void mapped(void* address, size_t bytes, Gpus gpus);
+// While one is there, kernels of a GPU are run.
+class OnGpu {
+ public:
+  OnGpu(int gpu, Gpus reached);
+  ~OnGpu();
+  OnGpu(const OnGpu&) = delete;
+  OnGpu& operator=(const OnGpu&) = delete;
+
+ private:
+  std::pair<int, Gpus> before_;
+};
 // Frees what its stream has freed, when nothing is pending that could use it.
 void release_retired();
 // The range of an allocation or variable that an address is in.
@@ -263,6 +319,7 @@ struct Range {
   cudaMemoryType type = cudaMemoryTypeUnregistered;
   uint64_t number = 0;  // of the allocation; 0 for a variable
   bool registered = false;
+  int gpu = 0;
 };
 Range range_of(const void* address);
 // Whether all of it is in one allocation, or variable.
@@ -277,7 +334,7 @@ What copy_of(const void* from, size_t from_bytes, void* to, size_t to_bytes);
 What box_of(const cudaMemcpy3DParms& of);
 // The same copy with arrays as pitched memory, in bytes; null where the box is not in an array.
 cudaMemcpy3DParms without_arrays(cudaMemcpy3DParms of);
-// The variable that a host's symbol stands for; null if it is none.
+// The variable that a host's symbol stands for on the current GPU; null if it is none.
 Variable* variable_of(const void* symbol);
 
 cudaError_t device_attribute(int* value, int attribute);
@@ -313,6 +370,7 @@ struct CUevent_st {
   std::vector<const CUgraphNode_st*> captured;  // of its stream when it was recorded
   bool recorded = false;
   bool timed = true;
+  int gpu = kb::cuda::current_gpu();
   kb::cuda::Task task = 0;
   // When its stream came there; shared with the work that is pending.
   std::shared_ptr<double> at_ms = std::make_shared<double>(0);

@@ -117,8 +117,8 @@ cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
   *priority = made != nullptr ? made->priority : 0;
   return cudaSuccess;
 }
-cudaError_t cudaStreamGetDevice(cudaStream_t, int* number) {
-  *number = 0;
+cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* number) {
+  *number = gpu_of(stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data,
@@ -176,7 +176,15 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   delete event;
   return cudaSuccess;
 }
+// CUDA programming guide, "Stream and Event Behavior": recorded in streams of its own device only,
+// and compared with events of that; whoever likes waits for it.
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  KB_CALL;
+  if (event->gpu != gpu_of(stream)) {
+    return remembered(
+        cudaErrorInvalidResourceHandle,
+        "an event" + words_of_gpu(event->gpu) + " in a stream" + words_of_gpu(gpu_of(stream)));
+  }
   const CUstream_st* const made = own(stream);
   event->capture = made != nullptr ? made->capture : nullptr;
   if (event->capture != nullptr) event->captured = made->captured;
@@ -212,6 +220,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEve
     }
     if (is_pending(each->task)) return cudaErrorNotReady;
   }
+  if (start->gpu != end->gpu) return remembered(cudaErrorInvalidResourceHandle);
   const double passed_ms = *end->at_ms - *start->at_ms;
   *milliseconds = static_cast<float>(passed_ms < 0 ? passed_ms : std::max(passed_ms, kResolvedMs));
   return cudaSuccess;

@@ -52,6 +52,8 @@ struct FreedMemory {
   std::string name;
 };
 std::map<const std::byte*, FreedMemory> freed;
+// Memory that the GPU of the kernel that runs cannot access, with what is said of it.
+std::map<const std::byte*, FreedMemory> out_of_reach;
 bool host_polls = false;  // since everything was done
 // What was found where no launch was.
 Collected outside_launches;
@@ -185,10 +187,19 @@ std::string unordered_text(const StreamOperation& operation, const StreamOperati
          ", before griddepcontrol.wait (cudaGridDependencySynchronize)";
 }
 
-std::string freed_text(const std::byte* at) {
-  const auto next = freed.upper_bound(at);
-  if (next == freed.begin() || std::prev(next)->second.end <= at) return "";
-  return " of " + std::prev(next)->second.name + ", which the program has freed";
+namespace {
+
+std::string name_in(const std::map<const std::byte*, FreedMemory>& all, const std::byte* at) {
+  const auto next = all.upper_bound(at);
+  const bool none = next == all.begin() || std::prev(next)->second.end <= at;
+  return none ? "" : " of " + std::prev(next)->second.name;
+}
+
+}  // namespace
+
+std::string not_owned_text(const std::byte* at) {
+  const std::string name = name_in(freed, at);
+  return name.empty() ? name_in(out_of_reach, at) : name + ", which the program has freed";
 }
 
 bool hands_over() {
@@ -519,6 +530,13 @@ KB_EMU_EXPORT void kb_emu_freed(const void* allocation, uint64_t bytes, const ch
   forget_met_words(found->first, found->first + 4 * found->second->count);
   forget_released(found->first, found->first + 4 * found->second->count);
   shadows.erase(found);
+}
+
+// Kernels that run from now on cannot access that; null: nothing is out of reach.
+KB_EMU_EXPORT void kb_emu_out_of_reach(const void* allocation, uint64_t bytes, const char* text) {
+  const auto* begin = static_cast<const std::byte*>(allocation);
+  if (begin == nullptr) out_of_reach.clear();
+  if (begin != nullptr) out_of_reach[begin] = {begin + bytes, text};
 }
 
 // What was found where no launch was: as kb_emu_report says it.

@@ -72,7 +72,7 @@ bool behind(const StreamOperation& operation, const Access& earlier, bool wrote,
 std::string unordered_text(const StreamOperation& operation, const StreamOperation& earlier,
                            bool wrote, bool waited);
 // Whose memory it was, as a finding has it; empty for memory that was nobody's.
-std::string freed_text(const std::byte* at);
+std::string not_owned_text(const std::byte* at);
 // The launch is over: whether it has waited for the one ahead, and triggered dependents.
 void operation_launched(const Launch& launch);
 // Whether launches may hand something to others by words of memory, or to a host that polls.

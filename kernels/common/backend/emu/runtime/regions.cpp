@@ -195,7 +195,7 @@ void global_access(const void* pointer, size_t bytes, bool writing, Pc pc, const
   text += writing ? " writes " : " reads ";
   text += std::to_string(bytes) + " bytes";
   if (region == nullptr) {
-    const std::string freed = freed_text(begin);
+    const std::string freed = not_owned_text(begin);
     text += freed.empty() ? " that no buffer owns" + beside(begin) : freed;
   } else if (begin + bytes > region->end) {
     const auto outside = static_cast<size_t>(begin + bytes - region->end);
