@@ -32,6 +32,7 @@ BUILD_FLAGS = {
     "<cublas_v2.h>": "-lcublas", "<cufft.h>": "-lcufft", "<nvrtc.h>": "-lnvrtc",
     "<cuda.h>": "-lcuda", "A kernel launches a kernel": "-rdc=true",
 }  # fmt: skip
+TWO_GPUS = "// Two GPUs"  # what a program for them begins with
 ASKED = ("--arch", "90", "--seed", "1", "--schedules", "4", "--no-save")
 
 
@@ -44,6 +45,7 @@ def verdict(file: Path) -> tuple[str, float]:
     """What the check says of a program, and its seconds."""
     begin = time.perf_counter()
     options = [f"--nvcc={each}" for each in flags_of(file) if each[:2] != "-l"]
+    options += ["--gpus=2"] if TWO_GPUS in file.read_text() else []
     done = subprocess.run(
         [sys.executable, "-m", "kernelbench", "check", str(file), *ASKED, *options], check=False,
         capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},

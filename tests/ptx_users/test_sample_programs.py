@@ -19,8 +19,9 @@ pytestmark = pytest.mark.skipif(
 Checked = Callable[..., Outcome]
 SAMPLES = ROOT / "tests" / "ptx_users" / "samples"
 #: What the CUDA runtime here has not, as docs/ptx.md says, or this machine.
-REFUSED = {"curand_pi", "peer_copy"}
-NESTED = "A kernel launches a kernel"
+REFUSED = {"curand_pi"}
+#: What ``check`` needs of a sample that has this text.
+OPTIONS = {"A kernel launches a kernel": ("--nvcc=-rdc=true",), "// Two GPUs": ("--gpus", 2)}
 
 #: What is replaced in a sample, and the finding.
 MISTAKES = {
@@ -53,12 +54,15 @@ MISTAKES = {
 def checked(bench: Checked, tmp_path: Path) -> Checked:
     """Checks a sample with some of its text replaced."""
 
-    def check(name: str, *replaced: tuple[str, str]) -> Outcome:
-        nested = NESTED in (SAMPLES / name).read_text()
-        options = ("--nvcc=-rdc=true",) if nested else ()
+    def check(
+        name: str, *replaced: tuple[str, str], options: tuple[object, ...] | None = None
+    ) -> Outcome:
+        text = (SAMPLES / name).read_text()
+        needs = [each for has, options in OPTIONS.items() if has in text for each in options]
         return check_program(
-            bench, tmp_path, name, *replaced, arch=90, programs=SAMPLES, options=options
-        )
+            bench, tmp_path, name, *replaced, arch=90, programs=SAMPLES,
+            options=tuple(needs) if options is None else options,
+        )  # fmt: skip
 
     return check
 
@@ -78,14 +82,88 @@ def test_a_sample_is_right_and_clean_and_its_mistakes_are_found(
         assert re.search(rf"(-->|:::) \S*{name}\.cu:\d+", outcome.out), outcome.out
 
 
+#: Of samples for two GPUs: what is replaced, and what is said.
+GPUS = {
+    "two_gpus": [
+        # Work of the one GPU, which has what the other has allocated.
+        ("add<<<2, 64, 0, stream>>>", "CHECK(cudaSetDevice(0)), add<<<2, 64>>>",
+         "of GPU 1, which GPU 0 cannot access: cudaDeviceEnablePeerAccess(1, 0) was not called"),
+        ("    CHECK(cudaSetDevice(gpu));\n    CHECK(cudaDeviceSynchronize());",
+         "    CHECK(cudaSetDevice(0));\n    CHECK(cudaDeviceSynchronize());",
+         "that the host reads: nothing has made the host wait"),
+    ],
+    "peer_kernel": [
+        ("  CHECK(cudaDeviceEnablePeerAccess(1, 0));\n", "",
+         "cudaDeviceEnablePeerAccess(1, 0) was not called while GPU 0 was current"),
+        ("  CHECK(cudaDeviceSynchronize());  // forth\n", "",
+         "on the default stream of GPU 0 writes: nothing orders the two"),
+        ("  CHECK(cudaDeviceSynchronize());  // forth\n  CHECK(cudaSetDevice(0));",
+         "  CHECK(cudaSetDevice(0)), CHECK(cudaDeviceSynchronize());",
+         "on the default stream of GPU 0 writes: nothing orders the two"),
+    ],
+    "gpu_threads": [
+        ("      CHECK(cudaSetDevice(gpu));  // of the thread\n", "",
+         "of GPU 1, which GPU 0 cannot access"),
+        ("there[gpu], gpu + 2", "there[1 - gpu], gpu + 2", "0) was not called while GPU"),
+    ],
+    "gpu_symbols": [
+        ("    CHECK(cudaMemcpyToSymbol", "    if (gpu == 0) CHECK(cudaMemcpyToSymbol",
+         "main returned 1"),
+    ],
+    "peer_pool": [
+        ("  CHECK(cudaMemPoolSetAccess(pool, &let, 1));",
+         "  cudaSetDevice(1), CHECK(cudaDeviceEnablePeerAccess(0, 0)), cudaSetDevice(0);",
+         "cannot access: cudaMemPoolSetAccess has not let it into the pool"),
+        ("  CHECK(cudaStreamWaitEvent(second, counted));\n", "", "nothing orders the two"),
+        ("  CHECK(cudaStreamWaitEvent(first, added));\n", "",
+         "cudaFreeAsync on stream 1 of GPU 0 frees"),
+    ],
+    "peer_events": [
+        ("    CHECK(cudaStreamWaitEvent(second, filled, 0));\n", "",
+         "of GPU 1 reads: nothing orders the two"),
+        ("    if (turn > 1) CHECK(cudaStreamWaitEvent(first, used, 0));\n", "",
+         "of GPU 1 reads: nothing orders the two"),
+        ("CHECK(cudaEventRecord(filled, first));", "CHECK(cudaEventRecord(used, first));",
+         "returned cudaErrorInvalidResourceHandle: an event of GPU 1 in a stream of GPU 0"),
+    ],
+    "peer_halo": [
+        ("of[1 - gpu].sent, 0));", "of[gpu].sent, 0));", "cudaMemcpyPeerAsync on stream"),
+        ("++gpu) CHECK(cudaSetDevice(gpu)), CHECK(cudaDev", "++gpu) CHECK(cudaDev",
+         "nothing orders the two"),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_a_sample_for_two_gpus_is_right_and_its_mistakes_are_found(
+    checked: Checked, name: str
+) -> None:
+    outcome = checked(f"{name}.cu")
+    assert outcome.code == 0 and re.search(r"→ (\d) clean of \1$", outcome.out, re.M), outcome.out
+    for old, new, found in GPUS[name]:
+        outcome = checked(f"{name}.cu", (old, new))
+        assert outcome.code == 3 and found in " ".join(outcome.out.split()), outcome.out
+
+
+def test_a_program_that_needs_two_gpus_is_told_how_it_gets_them(checked: Checked) -> None:
+    outcome = checked("two_gpus.cu", options=())
+    assert outcome.code == 3, outcome.out
+    assert "main returned 2; it asks how many GPUs there are: --gpus 2" in outcome.out
+    outcome = checked("two_gpus.cu", ("  need_two_gpus();", ""), options=())
+    assert outcome.code == 3, outcome.out
+    assert "cudaSetDevice returned cudaErrorInvalidDevice" in outcome.out
+    outcome = checked("vector_add.cu", options=("--gpus", 65))
+    assert outcome.code == 2 and "--gpus" in outcome.error
+
+
 def test_a_program_without_kernels_is_checked_by_its_calls(checked: Checked) -> None:
     outcome = checked("device_query.cu")
     assert outcome.code == 0 and "1 clean of 1" in outcome.out, outcome.out
     # Of one that has a kernel and launches none, nothing would be known.
-    outcome = checked("peer_copy.cu")
+    outcome = checked("peer_copy.cu", options=())
     assert outcome.code == 2 and "it launched no kernel" in outcome.error, outcome.out
     assert "a program's arguments go after `--`" in outcome.error
-    outcome = checked("peer_copy.cu", ("return verdict(true);", "return 2;"))
+    outcome = checked("vector_add.cu", ("int main() {", "int main() {\n  return 2;"))
     assert outcome.code == 3, outcome.out
     assert "main returned 2; it launched no kernel; a program's arguments go" in outcome.out
 

@@ -1,4 +1,4 @@
-// Two devices, if there are two: one reads the other's memory.
+// Two GPUs, if there are two: one is sent the other's memory.
 #include "sample.h"
 __global__ void add(int* data) {
   data[threadIdx.x] += 1;
