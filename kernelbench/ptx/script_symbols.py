@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Set
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +15,9 @@ from kernelbench.ptx.sources import PtxSymbols
 
 #: Folders of what users have installed, not written: packages, and headers of a toolkit.
 _INSTALLED = ("site-packages", "cccl", "targets")
+#: Such a wait stands in a loop, as a rule in a function of its own, which has a few lines.
+_WAIT = re.compile(r"mbarrier\.(try|test)_wait\b")
+_WAIT_LINES = 4
 
 
 #: Where this process's program has its sources.
@@ -38,7 +42,8 @@ class ScriptSymbols(PtxSymbols):
     """As :class:`PtxSymbols`, but a place is the line of the user's own source, by ``.loc``.
 
     Of what was inlined it is the innermost line that is not installed. Where that line is all that
-    there is of its function, as of a wrapper of inline assembly, it is the call of the function.
+    there is of its function, as of a wrapper of inline assembly, it is the call of the function;
+    so it is of a short function that waits for an mbarrier and is called from several places.
     """
 
     def own_place(self, pc: Mapping[str, Any] | None) -> Place | None:
@@ -51,10 +56,17 @@ class ScriptSymbols(PtxSymbols):
             return found
         chain = statement[1].chain
         at = next((at for at, each in enumerate(chain) if self._is_own(each)), 0)
-        while at + 1 < len(chain) and len(self._lines_of_calls[_call(chain[at:])]) == 1:
+        line = (each for each in statement[0].statements if each.line == found.line)
+        most = _WAIT_LINES if any(_WAIT.match(each.opcode) for each in line) else 1
+        while at + 1 < len(chain) and self._is_wrapper(chain[at:], most):
             at += 1
         file = self._file_of(chain[at])
         return Place(file, file.name, chain[at].line, found.function, found.role, found.kernel)
+
+    def _is_wrapper(self, chain: Chain, most: int) -> bool:
+        lines = len(self._lines_of_calls[_call(chain)])
+        calls = [of for of in self._lines_of_calls if of[0] == chain[0].function]
+        return lines == 1 or (lines <= most and len(calls) > 1)
 
     @cached_property
     def _lines_of_calls(self) -> Mapping[tuple[str, Chain], Set[int]]:

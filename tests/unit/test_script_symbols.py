@@ -16,6 +16,7 @@ TEXT = """
 .visible .entry k()
 {
   .reg .b32 %r<4>;
+  .reg .pred %p<1>;
   .loc 1 20 3
   mov.u32 %r0, 0;
   .loc 2 5 1, function_name $wrap, inlined_at 1 20 3
@@ -31,6 +32,12 @@ TEXT = """
   mov.u32 %r2, 4;
   .loc 3 99 1, function_name $load, inlined_at 1 20 3
   mov.u32 %r3, 5;
+  .loc 2 8 1, function_name $wait, inlined_at 1 20 3
+  mov.u32 %r1, 6;
+  .loc 2 9 1, function_name $wait, inlined_at 1 20 3
+  mbarrier.try_wait.parity.shared::cta.b64 %p0, [%r0], 0;
+  .loc 2 9 1, function_name $wait, inlined_at 1 30 3
+  mbarrier.try_wait.parity.shared::cta.b64 %p0, [%r0], 1;
   ret;
 }
 .file 1 "/home/me/k.cu"
@@ -41,6 +48,7 @@ TEXT = """
 $wrap: .b8 119,0
 $produce: .b8 112,0
 $load: .b8 108,0
+$wait: .b8 119,97,0
 }
 """
 
@@ -61,6 +69,8 @@ class _At(ScriptSymbols):
         ("mov.u32 %r1, 3;", "k.cu:7"),
         ("mov.u32 %r2, 4;", "k.cu:8"),
         ("mov.u32 %r3, 5;", "k.cu:20"),  # the toolkit's
+        ("mov.u32 %r1, 6;", "wrappers.h:8"),
+        ("mbarrier.try_wait.parity.shared::cta.b64 %p0, [%r0], 1;", "k.cu:30"),  # who waits there
     ],
 )
 def test_the_users_line(instruction, place):
