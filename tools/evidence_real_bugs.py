@@ -34,7 +34,7 @@ def checked(
 ) -> dict[str, Any]:
     """Check a program with some of its text replaced; the report."""
     with tempfile.TemporaryDirectory(prefix="real_bugs_") as folder:
-        for each in (USERS / "programs" / program, USERS / "programs" / "check.h"):
+        for each in (USERS / "programs" / program, *(USERS / "programs").glob("*.h")):
             shutil.copy(each, folder)
         file, report = Path(folder) / program, Path(folder) / "report.json"
         text = file.read_text()

@@ -146,16 +146,14 @@ def check(
             "shape": shapes, "inputs": inputs, "budget": budget_s is not None, "strict": strict,
             "no-sequence": not sequence, "mma-rounding": mma_rounding != _ROUNDING,
         }  # fmt: skip
-        _refuse_beside_files(names, sms, of_steps)
-        _refuse_gpus(gpus, names)
+        _refuse_beside_files(names, sms, gpus, of_steps)
         schedules = FILE_SCHEDULES if schedules is None else schedules
         asked = _request(sms or FILE_SMS, schedules, None, seed, timeout_s, max_findings, 1)
         asked = replace(asked, allow=allowances.require_allowances(allow))
         gpu_sms = sms[0] if sms else 0
         given = FileOptions(arch, gpu_sms, gpus, str(task or ""), tuple(flags), tuple(arguments))
         return _check_files(names, asked, given, command, observer)
-    _refuse(task, mma_rounding, [*flags, *arguments])
-    _refuse_gpus(gpus, names)
+    _refuse(task, mma_rounding, gpus, [*flags, *arguments])
     asked = replace(
         _request(sms, schedules, budget_s, seed, timeout_s, max_findings, jobs),
         sequence=sequence, strict=strict, allow=allowances.require_allowances(allow),
@@ -218,7 +216,7 @@ def make_report(
 
 
 def _refuse_beside_files(
-    names: Sequence[str], sms: Sequence[int] | None, of_steps: Mapping[str, object]
+    names: Sequence[str], sms: Sequence[int] | None, gpus: int, of_steps: Mapping[str, object]
 ) -> None:
     """Refuse a step among files, and what belongs to steps: options, with what was given."""
     for name in names:
@@ -231,13 +229,10 @@ def _refuse_beside_files(
             raise UsageError(f"--{option} belongs to steps: {names[0]} is a file")
     if len(sms or ()) > 1:
         raise UsageError("--sms: one number for a file", "a script asks once how many there are")
-
-
-def _refuse_gpus(gpus: int, names: Sequence[str]) -> None:
     if not 1 <= gpus <= MOST_GPUS:
         raise UsageError(f"gpus is {gpus}: expected a number from 1 to {MOST_GPUS}")
-    others = [each for each in names if not is_file_to_check(each) or _ONE_GPU.search(each)]
-    if gpus > 1 and others:
+    others = [each for each in names if gpus > 1 and _ONE_GPU.search(each)]
+    if others:
         raise UsageError(f"--gpus goes with CUDA programs: {others[0]} has one GPU")
 
 
@@ -275,8 +270,12 @@ def _save(folder: Path, report: CheckReport, observer: Observer) -> CheckReport:
     return report
 
 
-def _refuse(task: str | Path | None, mma_rounding: str, of_programs: Sequence[str]) -> None:
+def _refuse(
+    task: str | Path | None, mma_rounding: str, gpus: int, of_programs: Sequence[str]
+) -> None:
     one_of("mma_rounding", mma_rounding, ROUNDINGS)
+    if gpus != 1:
+        raise UsageError("--gpus goes with CUDA programs: a step has one GPU")
     if of_programs:
         raise UsageError(f"{of_programs[0]}: flags and arguments belong to programs, not to steps")
     if task:

@@ -23,6 +23,11 @@ REFUSED = {"curand_pi"}
 #: What ``check`` needs of a sample that has this text.
 OPTIONS = {"A kernel launches a kernel": ("--nvcc=-rdc=true",), "// Two GPUs": ("--gpus", 2)}
 
+#: Beside others that are like them.
+LONG = {
+    "driver_streams", "fft_many", "gpu_symbols", "gpu_threads", "nested_sort", "nvrtc_templates",
+    "peer_events", "peer_pool",
+}  # fmt: skip
 #: What is replaced in a sample, and the finding.
 MISTAKES = {
     "dynamic_parallelism": [
@@ -69,7 +74,7 @@ def checked(bench: Checked, tmp_path: Path) -> Checked:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.long if name == "fft_many" else ()) for name in MISTAKES],
+    [pytest.param(name, marks=pytest.mark.long if name in LONG else ()) for name in MISTAKES],
 )
 def test_a_sample_is_right_and_clean_and_its_mistakes_are_found(
     checked: Checked, name: str
@@ -134,7 +139,10 @@ GPUS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", GPUS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.long if name in LONG else ()) for name in GPUS],
+)
 def test_a_sample_for_two_gpus_is_right_and_its_mistakes_are_found(
     checked: Checked, name: str
 ) -> None:

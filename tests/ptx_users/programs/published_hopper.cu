@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "check.h"
+#include "mbarrier.h"
 
 namespace {
 
@@ -16,26 +17,6 @@ struct Ring {
   alignas(8) uint64_t empty[kStages];
 };
 
-__device__ uint32_t address_of(const void* pointer) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
-}
-__device__ void init(uint64_t* bar, int count) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address_of(bar)), "r"(count));
-}
-__device__ void wait(const uint64_t* bar, uint32_t parity) {
-  uint32_t done = 0;
-  while (!done) {
-    asm volatile(
-        "{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;"
-        " selp.b32 %0, 1, 0, p; }"
-        : "=r"(done)
-        : "r"(address_of(bar)), "r"(parity)
-        : "memory");
-  }
-}
-__device__ void arrive(uint64_t* bar) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address_of(bar)) : "memory");
-}
 __device__ void bring(int* to, const int* from, uint64_t* bar) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address_of(bar)),
                "r"(kBytes)
