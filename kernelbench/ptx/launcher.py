@@ -76,18 +76,20 @@ class PtxModule:
 
     Attributes:
         kernels: The names of its kernels.
+        text: The PTX.
     """
 
     def __init__(
         self, source: Translated, path: Path, symbols: type[PtxSymbols] = PtxSymbols,
         apart: Path | None = None,
     ) -> None:  # fmt: skip
-        self.kernels = tuple(source.translation.entries)
+        self.kernels, self.text = tuple(source.translation.entries), source.text
         self._source = source
         self._symbols = symbols(source.module, source.translation.layouts, path)
         self._apart = apart
         self._libraries: dict[bool, ctypes.CDLL] = {}
         self._lowest: set[str] = set()
+        self._order_matters: dict[str, bool] = {}
 
     def launch(
         self,
@@ -241,7 +243,9 @@ class PtxModule:
 
     def order_matters(self, kernel: str) -> bool:
         """As :func:`~kernelbench.ptx.order_matters.order_matters` has it."""
-        return order_matters(self._source.module, kernel)
+        if kernel not in self._order_matters:
+            self._order_matters[kernel] = order_matters(self._source.module, kernel)
+        return self._order_matters[kernel]
 
     def waits_for_ahead(self, kernel: str) -> bool:
         """Whether a kernel waits for the launch ahead of it, if it may begin before that ends."""

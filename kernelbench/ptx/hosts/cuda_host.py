@@ -116,7 +116,6 @@ class CudaHost:
         self._apart: Path | None = None
         self._error: Exception | None = None
         self._modules: list[PtxModule] = []
-        self._texts: list[str] = []
         self._has_heap = False
         # Kept, since the library has their addresses only.
         self._callbacks = (
@@ -293,7 +292,7 @@ class CudaHost:
 
     def _loaded_again(self, number: int) -> int:
         """The number of such a module with variables of its own, or -1."""
-        return self._guarded(-1, lambda: self._add(self._texts[number], self.of_other_gpus))
+        return self._guarded(-1, lambda: self._add(self._modules[number].text, self.of_other_gpus))
 
     def _compiled(self, folder: bytes, words: bytes) -> int:
         """0 if nvcc has compiled what a program has given to NVRTC."""
@@ -345,7 +344,6 @@ class CudaHost:
             runtime(shipped_blocks()).give_heap(address, size.value)
         variables = module.variables(check)
         self._modules.append(module)
-        self._texts.append(text)
         for kernel in module.kernels:
             shape = module.shape(kernel)
             count = len(shape.sizes)

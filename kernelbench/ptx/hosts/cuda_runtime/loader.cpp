@@ -95,11 +95,12 @@ namespace {
 
 // CUDA: each device has variables of its own; managed ones are everybody's.
 int module_on(int module, int gpu) {
+  if (gpu == 0) return module;
   bool own = false, shared = false;
   for (const auto& [host, each] : symbols) {
     if (each.module == module) (each.shared ? shared : own) = true;
   }
-  if (gpu == 0 || !own) return module;
+  if (!own) return module;
   if (shared) not_here("managed variables beside others of their module on several GPUs");
   static std::map<std::pair<int, int>, int> copies;
   const auto [found, made] = copies.try_emplace({module, gpu}, module);
