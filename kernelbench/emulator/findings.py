@@ -158,7 +158,8 @@ class EmulatorReport:
         causes: What is no fault by itself, and may be the cause of findings or of wrong results:
             among the findings, first of all, if there are any.
         formal: Identities of findings that are none on any GPU; see :meth:`Symbols.formal`.
-        memory: Of checked kernels; triggered: whether all CTAs of a hang let dependents begin.
+        memory: What kernels have of shared and tensor memory.
+        triggered: Whether all CTAs of a hang have let dependents begin.
     """
 
     findings: tuple[Finding, ...] = ()
