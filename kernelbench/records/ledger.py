@@ -92,8 +92,8 @@ def append(results: Path, entries: Sequence[LedgerEntry]) -> None:
     from filelock import FileLock, Timeout
 
     path = path_of(results)
-    lines = (json.dumps(schema.encode(entry), allow_nan=False) + "\n" for entry in entries)
-    data = "".join(lines).encode()
+    encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+    data = "".join(encode(schema.encode(entry)) + "\n" for entry in entries).encode()
     try:
         results.mkdir(parents=True, exist_ok=True)
         lock = FileLock(results / ".ledger.lock", timeout=_LOCK_LIMIT_S)
