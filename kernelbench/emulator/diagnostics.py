@@ -38,7 +38,13 @@ _INSTRUCTION = re.compile(r'^[^"]*"[^"]*\b[a-z]\w*\.[a-z]')
 _LONGEST_ASM = 12
 
 #: How the runtime ends a race between a launch and another operation of the program.
-_BETWEEN_OPERATIONS = ("nothing orders the two", "nothing orders the two streams", "the host wait")
+_NARROW = "which does not reach the host"
+_BETWEEN_OPERATIONS = ("nothing orders the two", "nothing orders the two streams", "the host wait",
+                       _NARROW)  # fmt: skip
+_HELP_NARROW = (
+    "release to the host at the scope of the system: __threadfence_system() before the flag, or an "
+    "atomic of cuda::thread_scope_system"
+)
 _HELP_BETWEEN = (
     "order the two operations: one stream for both, cudaEventRecord and cudaStreamWaitEvent (in "
     "torch wait_stream or wait_event), or a synchronization by the host between them"
@@ -173,7 +179,9 @@ def finding_lines(
         yield from _chain(waits, width)
     if severity == "error" and finding.kind in HELP:
         help_ = _HELP_BETWEEN if is_between_operations(finding) else HELP[finding.kind]
-        if finding.text.endswith(_BEFORE_WAIT):
+        if finding.text.endswith(_NARROW):
+            help_ = _HELP_NARROW
+        elif finding.text.endswith(_BEFORE_WAIT):
             help_ = _HELP_BEFORE_WAIT
         elif finding.between_ctas:
             help_ = _HELP_BETWEEN_CTAS

@@ -399,7 +399,7 @@ class Runtime:
         self._library.kb_emu_operation(
             ctypes.c_uint64(number), line, OPERATIONS[kind], name.encode(), where.encode(), None,
             ctypes.c_uint64(ahead), (ctypes.c_uint64 * len(after))(*after),
-            ctypes.c_uint64(len(after)),
+            ctypes.c_uint64(len(after)), 0,
         )  # fmt: skip
 
     @contextlib.contextmanager

@@ -667,7 +667,7 @@ class Replay {
         s.at += c_.shuffle;
         break;
       case Op::kFence:
-        if (r.a == 2) spend(s, s.at + c_.fence_gpu, kWord, r.pc);
+        if (r.a >= 2) spend(s, s.at + c_.fence_gpu, kWord, r.pc);
         break;
       case Op::kAsyncCopy:
         async_copy(s, r);

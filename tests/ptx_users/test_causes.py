@@ -114,6 +114,11 @@ CAUSES = {
         "mapped_flags.cu", [("__threadfence_system();", "")],
         "race", "the host reads mapped (", "wrong += mapped[block]", "results[blockIdx.x] =",
     ),
+    "flag at the GPU's scope": (
+        "mapped_flags.cu", [("__threadfence_system();", "__threadfence();")],
+        "race", "makes known at the scope of the GPU, which does not reach the host",
+        "wrong += mapped[block]", "results[blockIdx.x] =",
+    ),
     "flag first": (
         "mapped.cu",
         [("data[0] = 42;", ""), (': "memory");', ': "memory");\n  data[0] = 42;')],

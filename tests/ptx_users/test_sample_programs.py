@@ -106,6 +106,13 @@ GPUS = {
          "  CHECK(cudaSetDevice(0)), CHECK(cudaDeviceSynchronize());",
          "on the default stream of GPU 0 writes: nothing orders the two"),
     ],
+    "peer_flag": [
+        # At the scope of its own GPU, which does not reach the other.
+        ("Flag(*flag).store(",
+         "cuda::atomic_ref<unsigned, cuda::thread_scope_device>(*flag).store(",
+         "that kernel send on the default stream of GPU 0 writes: nothing orders the two"),
+        ("memory_order_release", "memory_order_relaxed", "GPU 0 writes: nothing orders the two"),
+    ],
     "gpu_threads": [
         ("      CHECK(cudaSetDevice(gpu));  // of the thread\n", "",
          "of GPU 1, which GPU 0 cannot access"),
@@ -151,6 +158,23 @@ def test_a_sample_for_two_gpus_is_right_and_its_mistakes_are_found(
     for old, new, found in GPUS[name]:
         outcome = checked(f"{name}.cu", (old, new))
         assert outcome.code == 3 and found in " ".join(outcome.out.split()), outcome.out
+
+
+def test_kernels_that_answer_each_other_are_refused(checked: Checked) -> None:
+    answer = "  if (threadIdx.x == 0) {\n    Flag(flag[1]).store(1, cuda::memory_order_release);\n"
+    outcome = checked(
+        "peer_flag.cu",
+        ("  if (threadIdx.x == 0) {\n", answer),
+        ("Flag(*flag).store(1", "while (Flag(flag[1]).load() == 0);\n  Flag(*flag).store(1"),
+        ("  if (threadIdx.x == 0) while", "  if (threadIdx.x == 0) {\n  while"),
+        ("release);\n}\n__global__ void receive", "release);\n  }\n}\n__global__ void receive"),
+        ("&flag, sizeof(unsigned)", "&flag, 2 * sizeof(unsigned)"),
+        ("flag, 0, sizeof(unsigned)", "flag, 0, 2 * sizeof(unsigned)"),
+    )
+    assert outcome.code == 2, outcome.out
+    assert "send and receive each wait for a word" in outcome.error.replace(
+        "receive and send", "send and receive"
+    )
 
 
 def test_a_program_that_needs_two_gpus_is_told_how_it_gets_them(checked: Checked) -> None:

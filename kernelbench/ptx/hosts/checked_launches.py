@@ -11,8 +11,10 @@ from dataclasses import replace
 from typing import Any
 
 from kernelbench.emulator.assumptions import IN_TURN
+from kernelbench.emulator.findings import resource_name
 from kernelbench.emulator.settings import Emulation
-from kernelbench.ptx.demangle import short_name
+from kernelbench.ptx.demangle import short_name, source_name
+from kernelbench.ptx.errors import PtxError
 from kernelbench.ptx.hosts.cuda_launch import CudaLaunch
 from kernelbench.ptx.launcher import PtxModule
 from kernelbench.ptx.report import Launched, PtxFinding, PtxReport, each_once, found_in, notes_in
@@ -67,6 +69,7 @@ class CheckedLaunches:
         self._held: defaultdict[tuple[Any, ...], set[bytes]] = defaultdict(set)
         self._more: Counter[tuple[Any, ...]] = Counter()
         self._modules: dict[int, PtxModule] = {}
+        self._begun: list[str] = []  # kernels that wait while others are made beside them
 
     def make(
         self, module: PtxModule, kernel: str, grid: Sequence[int], block: Sequence[int] | None,
@@ -79,6 +82,9 @@ class CheckedLaunches:
             form: Equal for launches that are checked as one; words: the same for rows.
             assumed: What it rests on by the way it is launched.
             options: Others of :meth:`PtxModule.launch`.
+
+        Raises:
+            PtxError: If it waits for another that waits for it.
         """
         order_matters = module.order_matters(kernel)
         self.order_matters |= order_matters
@@ -100,11 +106,21 @@ class CheckedLaunches:
         if self._seeds:
             self._seed = self._seeds.pop()
         seed, place = self._seed, len(self.made)  # others may be made while this one is
-        report = module.launch(
-            kernel, grid, block, args, check=check, seed=seed,
-            emulation=Emulation(sms=self._sms), limit_s=self._limit_s, gpu_sms=self._gpu_sms,
-            further=further, **options,
-        )  # fmt: skip
+        self._begun.append(kernel)
+        try:
+            report = module.launch(
+                kernel, grid, block, args, check=check, seed=seed,
+                emulation=Emulation(sms=self._sms), limit_s=self._limit_s, gpu_sms=self._gpu_sms,
+                further=further, **options,
+            )  # fmt: skip
+        finally:
+            self._begun.pop()
+        if self._begun and any(each.what == resource_name("global") for each in report.waits):
+            raise PtxError(
+                f"kernels {source_name(self._begun[-1])} and {source_name(kernel)} each wait for "
+                "a word: kernels that answer each other are not modelled",
+                "check a run in which one of them needs no answer",
+            )
         report = replace(report, assumptions=(*report.assumptions, *assumed))
         self.made.insert(place, Launched(words, seed, report))
         self._seed += report.schedules

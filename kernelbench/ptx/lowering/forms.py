@@ -26,8 +26,9 @@ _CHOICE = re.compile(r"\{([^}]*)\}")
 
 
 def scope_of(word: str) -> str:
-    """C++ of a scope; without one it is that of the GPU, and the emulator has one GPU."""
-    return "px::Scope::" + {"cta": "kCta", "cluster": "kCluster"}.get(word, "kGpu")
+    """C++ of a scope; without one it is that of the GPU."""
+    names = {"cta": "kCta", "cluster": "kCluster", "sys": "kSystem"}
+    return "px::Scope::" + names.get(word, "kGpu")
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ cudaError_t launch_children(const Kernel& parent, int gpu) {
       children.push_back(std::move(child));
     }
   }
-  return do_within_running(children, " launched by " + parent.name);
+  return do_within_running(children, gpu, " launched by " + parent.name);
 }
 
 }  // namespace kb::cuda

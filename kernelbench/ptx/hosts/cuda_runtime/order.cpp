@@ -13,7 +13,8 @@ namespace {
 struct Emulator {
   void (*program)(int) = found<void (*)(int)>("kb_emu_program");
   void (*operation)(uint64_t, uint32_t, int, const char*, const char*, const void*, uint64_t,
-                    const uint64_t*, uint64_t) = found<decltype(operation)>("kb_emu_operation");
+                    const uint64_t*, uint64_t,
+                    uint32_t) = found<decltype(operation)>("kb_emu_operation");
   void (*launched_by)(uint64_t, uint32_t, uint64_t,
                       const void*) = found<decltype(launched_by)>("kb_emu_launched_by");
   void (*within)(uint64_t, const uint64_t*,
@@ -96,11 +97,11 @@ Asked asked_now(const std::string& kernel) {
   return {kernel.empty() ? call_name : kernel, pc};
 }
 
-void order_operation(Task task, uint32_t line, Kind kind, const Asked& asked,
+void order_operation(Task task, uint32_t line, int gpu, Kind kind, const Asked& asked,
                      const std::string& stream, Task ahead, const std::vector<Task>& after) {
   if (!ordering) return;
   emulator().operation(task, line, static_cast<int>(kind), asked.name.c_str(), stream.c_str(),
-                       asked.pc, ahead, after.data(), after.size());
+                       asked.pc, ahead, after.data(), after.size(), static_cast<uint32_t>(gpu));
 }
 void order_launch(Task task, uint32_t line, Task kernel, const void* word) {
   if (ordering) emulator().launched_by(task, line, kernel, word);

@@ -36,7 +36,7 @@ void launched_from(const void* pc);
 // Whether a program runs whose operations are put into order.
 bool orders();
 // An operation is asked for. `ahead`: the launch whose end it need not wait for; 0 for none.
-void order_operation(Task task, uint32_t line, Kind kind, const Asked& asked,
+void order_operation(Task task, uint32_t line, int gpu, Kind kind, const Asked& asked,
                      const std::string& stream, Task ahead, const std::vector<Task>& after);
 // What follows on the line comes after what a thread of a kernel that is over knew when it launched
 // that, by the launch's word.

@@ -197,7 +197,7 @@ Task enqueue(cudaStream_t stream, Work work, What what) {
   }
   const Task ahead = early ? line.last : 0;
   if (!early) piece.after.push_back(line.last);
-  order_operation(++last_task, line.number, piece.what.kind, asked_now(piece.what.kernel),
+  order_operation(++last_task, line.number, line.gpu, piece.what.kind, asked_now(piece.what.kernel),
                   " on " + line.name + words_of_gpu(line.gpu), ahead, piece.after);
   if (early) piece.after.push_back(line.last);
   piece.ahead = ahead;
@@ -232,7 +232,7 @@ void enqueue_nodes(CUgraphExec_st& executable, const std::vector<size_t>& order,
     }
     if (step.last != 0) piece.after.push_back(step.last);
     if (step.what.waits != nullptr) piece.after.push_back(step.what.waits->task);
-    order_operation(++last_task, step.line, step.what.kind, step.asked, " of a graph", ahead,
+    order_operation(++last_task, step.line, gpu, step.what.kind, step.asked, " of a graph", ahead,
                     piece.after);
     if (cudaEvent_t event = step.what.records) {
       event->capture = nullptr;
@@ -406,7 +406,8 @@ size_t others(bool perform) {
   return count;
 }
 
-cudaError_t do_within_running(const std::vector<Child>& children, const std::string& words) {
+cudaError_t do_within_running(const std::vector<Child>& children, int gpu,
+                              const std::string& words) {
   static std::vector<uint32_t> kept;  // lines of those that are over are used again
   static size_t used = 0;
   const Task whole = running.back();
@@ -428,7 +429,7 @@ cudaError_t do_within_running(const std::vector<Child>& children, const std::str
       if (last != 0) after.push_back(last);
       last = tasks[at] = ++last_task;
       if (!tail) before_tail.push_back(last);
-      order_operation(last, line, Kind::kLaunch, {each.what.kernel}, words, 0, after);
+      order_operation(last, line, gpu, Kind::kLaunch, {each.what.kernel}, words, 0, after);
     }
   }
   order_within(whole, tasks);

@@ -282,7 +282,8 @@ struct Child {
   const void* word = nullptr;          // for what the thread that launches it knows
 };
 // Does them within what is done now (queue.cpp).
-cudaError_t do_within_running(const std::vector<Child>& children, const std::string& words);
+cudaError_t do_within_running(const std::vector<Child>& children, int gpu,
+                              const std::string& words);
 cudaError_t launch_with(const cudaLaunchConfig_t& config, Kernel* kernel, void** arguments);
 // How many CTAs of a kernel an SM of the emulator holds: one, if it fits.
 int resident_blocks(const Kernel& kernel, int threads, size_t shared);

@@ -39,7 +39,7 @@ uint32_t redux_add(uint32_t value, uint32_t members);
 
 // Threads that an acquire, a release, an atomic or a fence pairs with: of the CTA, the cluster, the
 // GPU. Narrower ones compare less.
-enum class Scope : uint8_t { kCta, kCluster, kGpu };
+enum class Scope : uint8_t { kCta, kCluster, kGpu, kSystem };
 
 void mbarrier_init(void* bar, uint32_t count);
 void mbarrier_inval(void* bar);

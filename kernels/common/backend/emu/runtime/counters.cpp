@@ -31,8 +31,9 @@ struct Narrow {
 
 // Of this launch.
 struct Counter {
-  Abroad::Pointer released;  // at the scope of the GPU
-  Abroad::Pointer supposed;  // and what would be, too, if fences of other threads counted
+  Abroad::Pointer released;   // at the scope of the GPU
+  Abroad::Pointer supposed;   // and what would be, too, if fences of other threads counted
+  Abroad::Pointer of_system;  // of both, what is released at the scope of the system
   std::vector<Narrow> narrow;
   bool meeting = false;  // CTAs wait for a bit of it to change
   std::vector<Finding> deferred;
@@ -96,6 +97,7 @@ Counter* known_counter(const SyncWord& word) {
   Counter& counter = counters[word];
   counter.released = before.certain;
   counter.supposed = before.supposed;
+  counter.of_system = before.of_system;
   return &counter;
 }
 
@@ -112,7 +114,7 @@ void keep_for_later_launches() {
   for (const auto& [word, counter] : counters) {
     if (word.cta != nullptr) continue;
     if (counter.released == nullptr && counter.supposed == nullptr) continue;
-    kept_words.push_back({word.at, {counter.released, counter.supposed}});
+    kept_words.push_back({word.at, {counter.released, counter.supposed, counter.of_system}});
   }
   keep_released(kept_words, launch_serial());
 }
@@ -132,7 +134,7 @@ void release_narrowly(Counter& counter, const Cta& cta, Scope scope, Abroad::Poi
 }
 
 void release_at(Counter& counter, const Cta& cta, Scope scope, Abroad::Pointer what) {
-  if (scope == Scope::kGpu) {
+  if (scope >= Scope::kGpu) {
     counter.released = Abroad::joined(counter.released, what);
   } else {
     release_narrowly(counter, cta, scope, std::move(what));
@@ -146,7 +148,7 @@ void release_at(Counter& counter, const Cta& cta, Scope scope, Abroad::Pointer w
 Abroad::Pointer seen_of(const Counter& counter, Thread& thread, Scope scope) {
   const Cta& cta = *thread.cta;
   Abroad::Pointer seen = counter.released;
-  if (scope != Scope::kGpu && seen != nullptr) {
+  if (scope < Scope::kGpu && seen != nullptr) {
     thread.passed_narrowly = Abroad::joined(thread.passed_narrowly, seen);
     const Clock* own = seen->clock(cta.cluster->id);
     seen = own == nullptr ? nullptr : Abroad::of(cta.cluster->id, *own);
@@ -178,22 +180,25 @@ void fence_acq_rel(Scope scope) {
   interleave();
   if (!checking()) return;
   Thread& thread = self();
-  if (scope == Scope::kGpu && current_operation() != nullptr) {
+  if (scope >= Scope::kGpu && current_operation() != nullptr) {
     const std::lock_guard lock(guard);
-    note_acquired(thread.observed, thread.knows.observed);
+    note_acquired({thread.observed, thread.knows.observed, nullptr});
   }
   if (thread.observed != nullptr) {
-    if (scope == Scope::kGpu) {
+    if (scope >= Scope::kGpu) {
       learn(thread, thread.observed);
       thread.observed = nullptr;
     } else if (const Clock* own = thread.observed->clock(thread.cta->cluster->id)) {
       thread.knows.seen.join(*own);
     }
   }
-  if (scope == Scope::kGpu) {
+  if (scope >= Scope::kGpu) {
     thread.fenced = release(thread);
     thread.fence_epoch = thread.knows.seen.at[thread.component];
     if (runs_ptx()) suppose_fence(thread);
+    if (scope == Scope::kSystem) {
+      thread.knows.of_system = Abroad::joined(thread.knows.of_system, thread.fenced);
+    }
   } else {
     thread.fenced_narrowly = release(thread);
     thread.narrow_scope = scope;
@@ -213,12 +218,15 @@ void counter_release(SyncWord word, bool releases, Scope scope) {
   const std::lock_guard lock(guard);
   Counter* const known = known_counter(word);
   Counter& counter = known != nullptr ? *known : counters[word];
-  if (scope == Scope::kGpu) {
+  if (scope >= Scope::kGpu) {
     counter.supposed = Abroad::joined(Abroad::joined(counter.supposed, thread.knows.covered),
                                       thread.knows.supposed);
+    counter.of_system = Abroad::joined(counter.of_system, thread.knows.of_system);
   }
   if (releases) {
-    release_at(counter, cta, scope, release(thread));
+    const Abroad::Pointer all = release(thread);
+    if (scope == Scope::kSystem) counter.of_system = Abroad::joined(counter.of_system, all);
+    release_at(counter, cta, scope, all);
     return;
   }
   release_at(counter, cta, scope, release_by_fence(thread));
@@ -242,7 +250,7 @@ void counter_observe(SyncWord word, Scope scope) {
   thread.observed = Abroad::joined(thread.observed, seen);
   if (!runs_ptx()) return;
   thread.knows.observed = Abroad::joined(Abroad::joined(thread.knows.observed, seen),
-                                         scope == Scope::kGpu ? counter->supposed : nullptr);
+                                         scope >= Scope::kGpu ? counter->supposed : nullptr);
 }
 
 // PTX: ld.acquire (9.7.9): what a wait for a counter has seen was released before.
@@ -254,8 +262,8 @@ void counter_acquire(SyncWord word, Scope scope) {
   Thread& thread = self();
   const Abroad::Pointer seen = seen_of(*counter, thread, scope);
   learn(thread, seen);
-  note_acquired(seen, scope == Scope::kGpu ? counter->supposed : nullptr);
-  if (scope == Scope::kGpu) {
+  note_acquired({seen, scope >= Scope::kGpu ? counter->supposed : nullptr, nullptr});
+  if (scope >= Scope::kGpu) {
     thread.knows.supposed = Abroad::joined(thread.knows.supposed, counter->supposed);
   }
 }
@@ -381,6 +389,7 @@ void take_from_host() {
     const Released before = released_before(word.at);
     counter.released = Abroad::joined(counter.released, before.certain);
     counter.supposed = Abroad::joined(counter.supposed, before.supposed);
+    counter.of_system = Abroad::joined(counter.of_system, before.of_system);
   }
 }
 

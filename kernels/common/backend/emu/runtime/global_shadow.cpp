@@ -231,7 +231,7 @@ class Accessing {
   bool atomic_with(const Access& earlier) const {
     if (!earlier.atomic || !mine_.atomic) return false;
     const auto scope = static_cast<Scope>(std::min(earlier.scope, mine_.scope));
-    return scope == Scope::kGpu || home(earlier) ||
+    return scope >= Scope::kGpu || home(earlier) ||
            (scope == Scope::kCluster && earlier.cluster == mine_.cluster);
   }
   uint32_t threads_in_cluster() const { return launch_.threads * launch_.cluster; }
@@ -273,8 +273,7 @@ class Accessing {
                        .formal = handed == Handed::kSupposed,
                        .buffer = region_.at(word * 4),
                        .text = actor_.what + std::string(writing_ ? " writes " : " reads ") +
-                               region_.name + unordered_text(mine, *other, wrote, waited) +
-                               (handed == Handed::kUnfenced ? "; no fence follows the flag" : "")});
+                               region_.name + unordered_text(mine, *other, wrote, waited, handed)});
   }
 
   void check_other_grid(const Access& earlier, bool wrote, size_t word) {

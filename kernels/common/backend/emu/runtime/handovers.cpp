@@ -72,9 +72,16 @@ Released released_before(const void* word) {
   const auto found = left_by_word.find(word);
   if (found == left_by_word.end()) return all;
   for (const Left& left : found->second) {
-    if (left.by == current_operation()) continue;
-    all.certain = Abroad::joined(all.certain, left.released.certain);
-    all.supposed = Abroad::joined(all.supposed, left.released.supposed);
+    const StreamOperation* const reader = current_operation();
+    if (left.by == reader) continue;
+    const bool host = left.by->kind == StreamOperation::Kind::kHost ||
+                      (reader != nullptr && reader->kind == StreamOperation::Kind::kHost);
+    // PTX: 8.6: a scope below the system's does not reach another GPU.
+    const bool far = !host && reader != nullptr && reader->gpu != left.by->gpu;
+    const Released& released = left.released;
+    all.certain = Abroad::joined(all.certain, far ? released.of_system : released.certain);
+    if (!far) all.supposed = Abroad::joined(all.supposed, released.supposed);
+    all.of_system = Abroad::joined(all.of_system, released.of_system);
   }
   return all;
 }
@@ -85,7 +92,8 @@ void release_by_host(const void* at, size_t bytes) {
   once.at = {1};
   const Abroad::Pointer released = Abroad::of(kOfHost + store.number, once);
   for (size_t byte = 0; byte < bytes; byte += 4) {
-    left_by_word[static_cast<const std::byte*>(at) + byte] = {{&store, {released, nullptr}}};
+    left_by_word[static_cast<const std::byte*>(at) + byte] = {
+        {&store, {released, nullptr, released}}};
   }
   const auto beside_own = [](const Past& past) {
     return std::vector(past.until.begin() + !past.until.empty(), past.until.end());
@@ -106,7 +114,7 @@ void keep_released(const std::vector<std::pair<const void*, Released>>& words, u
   const uint32_t first = again ? operation.numbers.first : next_number;
   std::unordered_map<const Abroad*, Abroad::Pointer> renumbered;
   for (const auto& [word, released] : words) {
-    for (const Abroad::Pointer& each : {released.certain, released.supposed}) {
+    for (const Abroad::Pointer& each : {released.certain, released.supposed, released.of_system}) {
       if (each == nullptr || renumbered.count(each.get()) != 0) continue;
       renumbered[each.get()] = each->renumbered(kForeign, first);
       clusters = std::max(clusters, each->highest_below(kForeign) + 1);
@@ -116,12 +124,14 @@ void keep_released(const std::vector<std::pair<const void*, Released>>& words, u
   operation.numbers = {serial, first, next_number};
   for (const auto& [word, released] : words) {
     left_by_word[word].push_back(
-        {&operation, {renumbered[released.certain.get()], renumbered[released.supposed.get()]}});
+        {&operation,
+         {renumbered[released.certain.get()], renumbered[released.supposed.get()],
+          renumbered[released.of_system.get()]}});
   }
   if (!words.empty()) remember(releasing, operation);
 }
 
-void note_acquired(const Abroad::Pointer& certain, const Abroad::Pointer& supposed) {
+void note_acquired(const Released& released) {
   StreamOperation* const operation = current_operation();
   if (operation == nullptr) return;
   const auto note = [operation](Abroad::Pointer& into, const Abroad::Pointer& what) {
@@ -129,8 +139,9 @@ void note_acquired(const Abroad::Pointer& certain, const Abroad::Pointer& suppos
     into = Abroad::joined(into, what);
     remember(acquiring, *operation);
   };
-  note(operation->acquired, certain);
-  note(operation->supposed, supposed);
+  note(operation->acquired, released.certain);
+  note(operation->supposed, released.supposed);
+  note(operation->of_system, released.of_system);
 }
 
 Handed handed_over(const StreamOperation& operation, const Access& earlier, bool wrote, bool waited,
@@ -141,16 +152,24 @@ Handed handed_over(const StreamOperation& operation, const Access& earlier, bool
   const auto covers = [&](const Abroad::Pointer& known) {
     return covers_access(known.get(), by, earlier);
   };
-  const auto before = [&](Abroad::Pointer StreamOperation::* known) {
+  using Known = Abroad::Pointer StreamOperation::*;
+  const auto knew = [&](Known known, bool narrowly) {
     return std::any_of(acquiring.begin(), acquiring.end(), [&](const StreamOperation* each) {
-      return past.covers(*each) && covers(each->*known);
+      return past.covers(*each) && covers(each->*known) &&
+             (narrowly || each->kind != StreamOperation::Kind::kHost || covers(each->of_system));
     });
   };
-  if (knows != nullptr && covers(knows->abroad)) return Handed::kYes;
-  if (before(&StreamOperation::acquired)) return Handed::kYes;
-  if (knows != nullptr && covers(knows->supposed)) return Handed::kSupposed;
-  if (before(&StreamOperation::supposed)) return Handed::kSupposed;
-  return knows != nullptr && covers(knows->observed) ? Handed::kUnfenced : Handed::kNone;
+  const bool knows_of = knows != nullptr;
+  if ((knows_of && covers(knows->abroad)) || knew(&StreamOperation::acquired, false)) {
+    return Handed::kYes;
+  }
+  if ((knows_of && covers(knows->supposed)) || knew(&StreamOperation::supposed, false)) {
+    return Handed::kSupposed;
+  }
+  if (knew(&StreamOperation::acquired, true) || knew(&StreamOperation::supposed, true)) {
+    return Handed::kNarrow;
+  }
+  return knows_of && covers(knows->observed) ? Handed::kUnfenced : Handed::kNone;
 }
 
 void forget_released(const void* begin, const void* end) {

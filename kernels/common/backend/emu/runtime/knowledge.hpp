@@ -64,7 +64,8 @@ class Abroad {
 // tcgen05.fence stood wherever it may, waits for mbarriers acquired at cluster scope, and lanes
 // that meet at a .sync.aligned instruction knew what each had done; `supposed`, beside `abroad`, if
 // a fence at GPU scope counted for whoever is behind its thread, for which `covered` has what such
-// fences have covered, and `observed` what atomics have seen released with no such fence since.
+// fences have covered, those at the scope of the system in `of_system`, and `observed` what atomics
+// have seen released with no such fence since.
 // Empty for nothing.
 struct Knowledge {
   Clock seen;
@@ -74,6 +75,7 @@ struct Knowledge {
   Abroad::Pointer abroad;
   Abroad::Pointer supposed;
   Abroad::Pointer covered;
+  Abroad::Pointer of_system;
   Abroad::Pointer observed;
   void join(const Knowledge& other) {
     seen.join(other.seen);
@@ -83,6 +85,7 @@ struct Knowledge {
     abroad = Abroad::joined(abroad, other.abroad);
     supposed = Abroad::joined(supposed, other.supposed);
     covered = Abroad::joined(covered, other.covered);
+    of_system = Abroad::joined(of_system, other.of_system);
     observed = Abroad::joined(observed, other.observed);
   }
   // Nothing is known any more; the memory is kept for what comes next.
@@ -91,7 +94,7 @@ struct Knowledge {
     std::fill(published.at.begin(), published.at.end(), 0);
     grouped.at.clear();
     unfenced.at.clear();
-    abroad = supposed = covered = observed = nullptr;
+    abroad = supposed = covered = of_system = observed = nullptr;
   }
 };
 

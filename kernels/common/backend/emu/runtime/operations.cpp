@@ -160,7 +160,7 @@ bool behind(const StreamOperation& operation, const Access& earlier, bool wrote,
 }
 
 std::string unordered_text(const StreamOperation& operation, const StreamOperation& earlier,
-                           bool wrote, bool waited) {
+                           bool wrote, bool waited, Handed handed) {
   const std::string done = earlier.kind == StreamOperation::Kind::kAllocate ? " allocates"
                            : wrote                                          ? " writes"
                                                                             : " reads";
@@ -175,8 +175,13 @@ std::string unordered_text(const StreamOperation& operation, const StreamOperati
   if (!is_ahead(operation, earlier)) {
     const bool by_host = earlier.kind == StreamOperation::Kind::kHost ||
                          operation.kind == StreamOperation::Kind::kHost;
+    const std::string unfenced = handed == Handed::kUnfenced ? "; no fence follows the flag" : "";
+    if (handed == Handed::kNarrow) {
+      return " that " + earlier.name + done +
+             " and makes known at the scope of the GPU, which does not reach the host";
+    }
     return " that " + earlier.name + done +
-           (by_host ? ": nothing has made the host wait" : ": nothing orders the two");
+           (by_host ? ": nothing has made the host wait" : ": nothing orders the two") + unfenced;
   }
   if (waited) {
     return " that " + earlier.name + done +
@@ -303,7 +308,7 @@ class Touching {
                     .formal = handed == Handed::kSupposed,
                     .buffer = name_ + " + " + std::to_string(word * 4),
                     .text = operation_.name + does + name_ +
-                            unordered_text(operation_, *other, wrote, false)});
+                            unordered_text(operation_, *other, wrote, false, handed)});
   }
 
   Words& words_;
@@ -387,10 +392,11 @@ KB_EMU_EXPORT void kb_emu_program(int begins) {
 // or 0.
 KB_EMU_EXPORT void kb_emu_operation(uint64_t number, uint32_t line, int kind, const char* name,
                                     const char* stream, const void* pc, uint64_t ahead,
-                                    const uint64_t* after, uint64_t count) {
+                                    const uint64_t* after, uint64_t count, uint32_t gpu) {
   if (!is_program) return;
   auto made = std::make_unique<StreamOperation>();
   made->kind = static_cast<StreamOperation::Kind>(kind);
+  made->gpu = gpu;
   made->line = line;
   made->number = next_on(line);
   made->name = (made->kind == StreamOperation::Kind::kLaunch ? "kernel " : "") + plain(name);
@@ -422,7 +428,7 @@ KB_EMU_EXPORT void kb_emu_launched_by(uint64_t number, uint32_t line, uint64_t k
   made->through = made->outside;
   made->through.add(*made);
   StreamOperation* const before = std::exchange(current, made.get());
-  note_acquired(released_before(word).certain, nullptr);
+  note_acquired({.certain = released_before(word).certain});
   current = before;
   operations[number] = std::move(made);
 }
@@ -467,7 +473,7 @@ KB_EMU_EXPORT void kb_emu_touched(const void* allocation, uint64_t size, const c
 // The host reads or writes such a range, while something is pending that may access it; or a
 // function of the host that is the current operation. `looks`: by an instruction that polls.
 // PTX: 8.9: an observer of a word has what its writers have released at the scope of the system.
-// Assumption: a look of the host's at what it polls acquires, and the scope of the GPU will do.
+// Assumption: a look of the host's at what it polls acquires.
 KB_EMU_EXPORT void kb_emu_host_touched(const void* allocation, uint64_t size, const char* name,
                                        const void* at, uint64_t bytes, int writing, const void* pc,
                                        int looks) {
@@ -475,8 +481,7 @@ KB_EMU_EXPORT void kb_emu_host_touched(const void* allocation, uint64_t size, co
   const auto access = [&] {
     touch(allocation, size, name, at, bytes, writing != 0, pc, looks != 0);
     if (looks == 0) return;
-    const Released released = released_before(at);
-    note_acquired(released.certain, released.supposed);
+    note_acquired(released_before(at));
   };
   if (current != nullptr) return access();
   by_host(pc, access);

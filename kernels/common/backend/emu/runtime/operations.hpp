@@ -31,6 +31,7 @@ struct StreamOperation {
   Kind kind = Kind::kNothing;
   uint32_t line = 0;
   uint32_t number = 0;  // on its line, from 1
+  uint32_t gpu = 0;
   std::string name;     // as findings have it
   Pc pc = nullptr;      // of the host's call
   // The launch ahead of it in its stream, whose end it need not wait for.
@@ -54,9 +55,11 @@ struct StreamOperation {
     uint32_t first = 0;
     uint32_t last = 0;  // behind the last one
   } numbers;
-  // By its threads, of other launches; and what they would have if fences of others counted.
+  // By its threads, of other launches; and what they would have if fences of others counted. The
+  // host has of both only what is released at the scope of the system.
   Abroad::Pointer acquired;
   Abroad::Pointer supposed;
+  Abroad::Pointer of_system;
 };
 
 // The operation that does something now; null outside of programs.
@@ -68,9 +71,6 @@ void note_serial(uint64_t serial);
 // Whether what `operation` does now comes after that access of another one: its writes, or of reads
 // those before its CTA's trigger.
 bool behind(const StreamOperation& operation, const Access& earlier, bool wrote, bool waited);
-// How a finding says that nothing orders an access with the earlier one.
-std::string unordered_text(const StreamOperation& operation, const StreamOperation& earlier,
-                           bool wrote, bool waited);
 // Whose memory it was, as a finding has it; empty for memory that was nobody's.
 std::string not_owned_text(const std::byte* at);
 // The launch is over: whether it has waited for the one ahead, and triggered dependents.
@@ -79,10 +79,12 @@ void operation_launched(const Launch& launch);
 bool hands_over();
 
 // handovers.cpp
-// By a word: what its writers have, and what they would have if fences of other threads counted.
+// By a word: what its writers have, and what they would have if fences of other threads counted; of
+// both, what is released at the scope of the system.
 struct Released {
   Abroad::Pointer certain;
   Abroad::Pointer supposed;
+  Abroad::Pointer of_system;
 };
 // In launches of other operations, and at the end of a launch, with that serial.
 Released released_before(const void* word);
@@ -91,13 +93,16 @@ Released released_before(const void* word);
 void release_by_host(const void* at, size_t bytes);
 void keep_released(const std::vector<std::pair<const void*, Released>>& words, uint64_t serial);
 // A thread of the launch has acquired that, or would have; null for nothing.
-void note_acquired(const Abroad::Pointer& certain, const Abroad::Pointer& supposed);
+void note_acquired(const Released& released);
 // Whether this operation is behind that access of another one, or the access was handed over to it:
-// to whoever knows that, or to an operation before it; without a fence behind the flag, or with
-// fences of other threads.
-enum class Handed : uint8_t { kNone, kUnfenced, kSupposed, kYes };
+// to whoever knows that, or to an operation before it; without a fence behind the flag, at a scope
+// that does not reach the host, or with fences of other threads.
+enum class Handed : uint8_t { kNone, kUnfenced, kNarrow, kSupposed, kYes };
 Handed handed_over(const StreamOperation& operation, const Access& earlier, bool wrote, bool waited,
                    const Knowledge* knows);
+// How a finding says that nothing orders an access with the earlier one.
+std::string unordered_text(const StreamOperation& operation, const StreamOperation& earlier,
+                           bool wrote, bool waited, Handed handed);
 // Something else has written there.
 void forget_released(const void* begin, const void* end);
 void forget_handovers();
