@@ -30,9 +30,11 @@ from kernelbench.checks.rows import (
     Seen,
     StepCheck,
 )
+from kernelbench.emulator.assumptions import ALL_SMS
 from kernelbench.emulator.runtime import runtime_library
 from kernelbench.emulator.settings import DEFAULT_EMULATION
 from kernelbench.kinds.callables import describe_exception
+from kernelbench.machine.arch import ARCHES
 from kernelbench.machine.devices import require_torch
 from kernelbench.machine.toolchain import host_compilers
 from kernelbench.project.shipped import shipped_blocks
@@ -91,12 +93,14 @@ class FileAnswer:
 
     Attributes:
         reason: One line, of an end that is not ``done``; hint: what to do, empty if unknown.
+        asks_sms: Whether it may be wrong for want of SMs.
     """
 
     launches: tuple[Launched, ...]
     end: FileEnd = "done"
     reason: str = ""
     hint: str = ""
+    asks_sms: bool = False
 
 
 def answer_to(asked: FileAsked) -> FileAnswer:
@@ -138,7 +142,8 @@ def _program(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnsw
         if not program.failed_call and program.lacks_gpus and (status == _WAIVED or not launches):
             call = f"; it asks how many GPUs there are: {_TWO_GPUS}"
         ended = "abort ended main" if status == _ABORTED else f"main returned {status}"
-        return FileAnswer(tuple(launches), "wrong", ended + call)
+        asks_sms = program.asks_sms and not launches
+        return FileAnswer(tuple(launches), "wrong", ended + call, asks_sms=asks_sms)
     if program.fails_with is not None:
         return FileAnswer(
             tuple(launches), "wrong",
@@ -231,8 +236,8 @@ def check_files(
                 name, request.schedules, request.seed, request.sms[0], request.call_limit_s,
                 replace(given, task=task), others,
             )  # fmt: skip
-            answer = _answer(asked, lambda: on_progress and on_progress(""))
-            done.append(_checked(Path(name), answer, request))
+            answer, sms = _answer(asked, lambda: on_progress and on_progress(""))
+            done.append(_checked(Path(name), answer, replace(request, sms=(sms,))))
     except KeyboardInterrupt as error:
         failure = error
     return report_of(request, (), DEFAULT_EMULATION.mma_rounding, command, done, failure)
@@ -297,7 +302,18 @@ def task_beside(file: Path) -> str:
     return str(file.parent.resolve()) if beside else ""
 
 
-def _answer(asked: FileAsked, shown: Callable[[], object]) -> FileAnswer:
+def _answer(asked: FileAsked, shown: Callable[[], object]) -> tuple[FileAnswer, int]:
+    """What came of a file, and on how many SMs: on those of a GPU if it launches nothing on less,
+    and is not told how many it has."""
+    answer, whole = _one_answer(asked, shown), ARCHES[asked.given.arch].sms
+    if not answer.asks_sms or asked.given.gpu_sms:
+        return answer, asked.sms
+    again = _one_answer(replace(asked, sms=whole), shown)
+    launches = tuple(each.resting_on(ALL_SMS) for each in again.launches)
+    return (replace(again, launches=launches), whole) if launches else (answer, asked.sms)
+
+
+def _one_answer(asked: FileAsked, shown: Callable[[], object]) -> FileAnswer:
     ended = run_in_child(
         answer_to, [asked], FileAnswer, environment={**os.environ, **_NO_GPU}, shown=shown
     )

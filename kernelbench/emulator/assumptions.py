@@ -32,8 +32,12 @@ IN_TURN = "launches-in-turn"
 NEVER_WAITS = "never-waits"
 #: A launch in the middle of which the host has gone on.
 HOST_IN_TURN = "host-in-turn"
+#: A program that launched nothing on fewer.
+ALL_SMS = "all-sms"
 #: What else a verdict may rest on: how launches of PTX were made.
 LAUNCH_ASSUMPTIONS = {
+    ALL_SMS: "the program is told of as many SMs as a GPU of its arch has: told of fewer, main "
+    "failed before it launched a kernel",
     HOST_IN_TURN: "a kernel and the host of a program that wait for each other's words go on in "
     "turn, in one schedule: what the host has answered cannot be asked again",
     TOGETHER: "CTAs that poll for each other are all resident, though their launch is not "

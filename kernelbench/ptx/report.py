@@ -105,6 +105,11 @@ class Launched:
     seed: int
     report: PtxReport
 
+    def resting_on(self, assumption: str) -> Launched:
+        """The same, if that is so."""
+        assumed = (*self.report.assumptions, assumption)
+        return replace(self, report=replace(self.report, assumptions=assumed))
+
 
 def found_in(raw: Mapping[str, Any], symbols: PtxSymbols, seed: int) -> tuple[PtxFinding, ...]:
     """The findings of one schedule, from what the runtime reported."""

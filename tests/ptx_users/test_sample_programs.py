@@ -200,6 +200,19 @@ def test_a_program_without_kernels_is_checked_by_its_calls(checked: Checked) -> 
     assert "main returned 2; it launched no kernel; a program's arguments go" in outcome.out
 
 
+def test_a_program_that_needs_more_sms_is_told_of_a_gpus(checked: Checked) -> None:
+    asks = (
+        "int main() {\n  int sms;\n"
+        "  CHECK(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0));\n"
+        "  if (sms < 100) return 3;"
+    )
+    outcome = checked("vector_add.cu", ("int main() {", asks))
+    assert outcome.code == 0 and "assumed  all-sms" in outcome.out, outcome.out
+    # Not where it is asked for.
+    outcome = checked("vector_add.cu", ("int main() {", asks), options=("--sms", 8))
+    assert outcome.code == 3 and "main returned 3" in outcome.out, outcome.out
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("file", sorted(SAMPLES.glob("*.cu")), ids=lambda file: file.stem)
 def test_every_sample_is_right_and_clean(checked: Checked, file: Path) -> None:

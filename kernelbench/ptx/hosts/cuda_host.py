@@ -252,7 +252,12 @@ class CudaHost:
     @property
     def asked_for_gpus(self) -> bool:
         """Whether the program has asked how many GPUs there are."""
-        return bool(self.library.kb_cudart_counted())
+        return bool(self.library.kb_cudart_counted(0))
+
+    @property
+    def asked_for_sms(self) -> bool:
+        """Whether the program has asked how many SMs a GPU has."""
+        return bool(self.library.kb_cudart_counted(1))
 
     @property
     def has_kernels(self) -> bool:

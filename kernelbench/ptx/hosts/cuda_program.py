@@ -54,6 +54,7 @@ class CudaProgram:
             errors; empty if none was.
         failed_call: After it, the first call of the runtime that has failed; empty if none has.
         lacks_gpus: After it, whether it has asked how many GPUs there are, and was told of one.
+        asks_sms: After it, whether it has asked how many SMs a GPU has.
         fails_with: After a run without an error, the seed of one whose main fails; None if main
             returns 0 in other schedules, too.
 
@@ -71,7 +72,7 @@ class CudaProgram:
         require_arch(arch)
         self.arch, self.sms, self.gpu_sms, self.gpus = arch, sms, gpu_sms, gpus
         self.unnoticed = self.failed_call = ""
-        self.lacks_gpus = False
+        self.lacks_gpus = self.asks_sms = False
         self._program = program
         self._loaded: LoadedProgram | None = None
         self._file = program.file
@@ -106,6 +107,7 @@ class CudaProgram:
                 status = self._run_main(host, main, words)
                 self.unnoticed, self.failed_call = host.unnoticed(), host.failed_call()
                 self.lacks_gpus = self.gpus == 1 and host.asked_for_gpus
+                self.asks_sms = host.asked_for_sms
                 self._explain_what_was_found(host, runs, status, began_s)
             finally:
                 runs.end()

@@ -74,8 +74,9 @@ std::string failed;
 thread_local int current = 0;
 // By GPU, those whose memory it may access.
 Gpus peers[kMostGpus] = {};
-// Whether the program has asked how many there are.
+// Whether the program has asked how many there are, and how many SMs one has.
 bool counted = false;
+bool counted_sms = false;
 
 }  // namespace
 
@@ -125,6 +126,7 @@ cudaError_t device_attribute(int* value, int attribute) {
   }
   switch (attribute) {
     case cudaDevAttrMultiProcessorCount:
+      counted_sms = true;
       *value = device.sms;
       return cudaSuccess;
     case cudaDevAttrComputeCapabilityMajor:
@@ -197,6 +199,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* of, int number) {
   std::snprintf(of->name, sizeof of->name, "emulated sm_%d", device.arch);
   of->major = device.arch / 10;
   of->minor = device.arch % 10;
+  counted_sms = true;
   of->multiProcessorCount = device.sms;
   of->totalGlobalMem = size_t{1} << 34;
   of->sharedMemPerBlock = kShared;
@@ -413,9 +416,9 @@ const char* kb_cudart_failed() {
   return failed.c_str();
 }
 
-// Whether the program has asked how many GPUs there are.
-int kb_cudart_counted() {
-  return counted;
+// Whether the program has asked how many GPUs there are, or how many SMs one has.
+int kb_cudart_counted(int sms) {
+  return sms != 0 ? counted_sms : counted;
 }
 
 // A launch that was refused and that the program has not noticed, or nothing.
