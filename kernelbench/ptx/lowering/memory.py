@@ -32,8 +32,8 @@ def _load(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) ->
     *_, policy, _, vector, kind = chosen
     writer.expect(operands, 3 if policy else 2)
     space = chosen[0]
-    # A thread's own memory needs no order, and parameters and constants never change.
-    access = "own_load" if space in ("local", "const") or space.startswith("param") else "load"
+    # A thread's own memory needs no order, and parameters never change.
+    access = "own_load" if space == "local" or space.startswith("param") else "load"
     return _loaded(writer, access, space, vector, kind, operands)
 
 

@@ -158,6 +158,7 @@ extern "C" {
 // ---- the device --------------------------------------------------------------------------------
 
 cudaError_t cudaDeviceSynchronize() {
+  let_others_go_on();
   return finish_gpu(current);
 }
 cudaError_t cudaDeviceReset() {
@@ -349,6 +350,8 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorStreamCaptureUnjoined";
     case cudaErrorStreamCaptureUnsupported:
       return "cudaErrorStreamCaptureUnsupported";
+    case cudaErrorStreamCaptureIsolation:
+      return "cudaErrorStreamCaptureIsolation";
     case cudaErrorInvalidSymbol:
       return "cudaErrorInvalidSymbol";
     case cudaErrorInvalidDeviceFunction:
@@ -389,6 +392,8 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "a captured stream was not joined";
     case cudaErrorStreamCaptureUnsupported:
       return "not permitted while a stream captures";
+    case cudaErrorStreamCaptureIsolation:
+      return "a capture would depend on work outside of it";
     case cudaErrorInvalidSymbol:
       return "no variable of this program, or a place outside it";
     case cudaErrorInvalidDeviceFunction:

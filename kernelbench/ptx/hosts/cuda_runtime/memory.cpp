@@ -307,6 +307,21 @@ bool pageable(const void* address) {
   return range_of(address).begin == nullptr;
 }
 
+// CUDA runtime API, cudaMemcpy: pointers that do not match the direction. Pinned and managed memory
+// is the host's and the GPU's.
+bool mismatched(const void* to, const void* from, cudaMemcpyKind kind) {
+  const auto fits = [](const void* address, bool on_gpu) {
+    return on_gpu ? !pageable(address) : range_of(address).type != cudaMemoryTypeDevice;
+  };
+  const bool from_gpu = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+  const bool to_gpu = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+  return kind != cudaMemcpyDefault && !(fits(to, to_gpu) && fits(from, from_gpu));
+}
+
+cudaError_t not_matching() {
+  return remembered(cudaErrorInvalidValue, "memory of the other side than its direction says");
+}
+
 cudaError_t copy_on(cudaStream_t stream, void* to, const void* from, size_t bytes) {
   const What what = copy_of(from, bytes, to, bytes);
   if (orders() && range_of(from).registered && !captures(stream) && !pageable(to)) {
@@ -665,8 +680,10 @@ cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) {
 // CUDA runtime API, synchronization behavior: the host does not wait for copies within the device.
 // Assumption: a copy from pageable memory has ended when the call returns, and not only been
 // staged.
-cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  let_others_go_on();
   KB_CALL;
+  if (bytes != 0 && mismatched(to, from, kind)) return not_matching();
   const Gpus gpus = gpus_of(to) | gpus_of(from);
   const Work work = [=] { return copy(to, from, bytes); };
   if (range_of(to).type == cudaMemoryTypeDevice && range_of(from).type == cudaMemoryTypeDevice) {
@@ -674,9 +691,10 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind)
   }
   return done_at_once(work, gpus);
 }
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   KB_CALL;
+  if (bytes != 0 && mismatched(to, from, kind)) return not_matching();
   return copy_on(stream, to, from, bytes);
 }
 // CUDA runtime API, cudaMemcpyPeer: asynchronous with respect to the host.
@@ -703,14 +721,17 @@ cudaError_t cudaMemcpy3DPeer(const cudaMemcpy3DPeerParms* of) {
   return cudaMemcpy3DPeerAsync(of, nullptr);
 }
 cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch,
-                         size_t width, size_t height, cudaMemcpyKind) {
+                         size_t width, size_t height, cudaMemcpyKind kind) {
   KB_CALL;
+  if (mismatched(to, from, kind)) return not_matching();
   return done_at_once([=] { return copy_rows(to, to_pitch, from, from_pitch, width, height); },
                       gpus_of(to) | gpus_of(from));
 }
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch,
-                              size_t width, size_t height, cudaMemcpyKind, cudaStream_t stream) {
+                              size_t width, size_t height, cudaMemcpyKind kind,
+                              cudaStream_t stream) {
   KB_CALL;
+  if (mismatched(to, from, kind)) return not_matching();
   return copy_rows_on(stream, to, to_pitch, from, from_pitch, width, height);
 }
 cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* of) {

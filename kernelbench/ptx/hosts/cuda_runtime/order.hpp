@@ -80,6 +80,9 @@ void gpu_goes_on(const std::function<void()>& work, bool blocks);
 bool kernel_waits_for_host();
 // From now on functions of the host are called once the host has made no call for long.
 void watch_for_silence();
+// The host has several threads: those that do not wait here go on ahead of the call that begins, as
+// far as they come in a short while.
+void let_others_go_on();
 // The host makes a call, or an access that traps.
 void host_is_there();
 // The host does what a kernel may wait for.

@@ -100,6 +100,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return streams.erase(stream) != 0 ? cudaSuccess : remembered(cudaErrorInvalidResourceHandle);
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  let_others_go_on();
+  KB_CALL;
   if (captures(stream)) return remembered(cudaErrorStreamCaptureUnsupported);
   return finish(mark(stream));
 }
@@ -149,6 +151,7 @@ cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long* number) {
 
 // A stream that waits for what another captures captures, too.
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
+  KB_CALL;
   CUstream_st* const made = own(stream);
   if (flags == cudaEventWaitExternal && captures(stream)) return capture_event(*made, event, false);
   if (is_of_past_capture(*event)) return remembered(cudaErrorCapturedEvent);
@@ -156,6 +159,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     made->capture = event->capture;
     made->captured.insert(made->captured.end(), event->captured.begin(), event->captured.end());
   } else {
+    // CUDA runtime API, cudaErrorStreamCaptureIsolation: a graph depends on nothing outside of it.
+    if (captures(stream) && event->recorded) return remembered(cudaErrorStreamCaptureIsolation);
     wait_before_next(stream, event->task);
   }
   return cudaSuccess;
@@ -179,6 +184,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 // CUDA programming guide, "Stream and Event Behavior": recorded in streams of its own device only,
 // and compared with events of that; whoever likes waits for it.
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  let_others_go_on();
   KB_CALL;
   if (event->gpu != gpu_of(stream)) {
     return remembered(
@@ -205,6 +211,8 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
   return cudaEventRecord(event, stream);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  let_others_go_on();
+  KB_CALL;
   if (event->capture != nullptr) return remembered(cudaErrorCapturedEvent);
   return finish(event->task);
 }
