@@ -151,6 +151,11 @@ def _program(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnsw
         )  # fmt: skip
     if program.unnoticed:
         return FileAnswer(tuple(launches), "fault", program.unnoticed)
+    if program.needs_new_memory:
+        return FileAnswer(
+            tuple(launches), "wrong",
+            "main fails once memory that nothing has written holds other values",
+        )  # fmt: skip
     return FileAnswer(tuple(launches))
 
 

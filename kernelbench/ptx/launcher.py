@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import shutil
 import tempfile
@@ -108,7 +109,7 @@ class PtxModule:
         gpu_sms: int = 0,
         limit_s: float = 0.0,
         further: Callable[[bytes], int] | None = None,
-        others: Callable[[bool], int] | None = None,
+        others: Callable[[int], int] | None = None,
         neighbours: Callable[[], Sequence[Ctas]] = tuple,
     ) -> PtxReport:
         """Run a kernel.
@@ -132,8 +133,9 @@ class PtxModule:
             limit_s: Seconds after which a schedule is ended, as a hang; 0 for never.
             further: Asked after the first schedule how many it should be at least, by what the
                 words at which CTAs wait or count held before it.
-            others: How many operations are pending that nothing orders behind this launch; with
-                True they are done. A launch that waits for a value in memory may wait for theirs.
+            others: How many operations are pending that nothing orders behind this launch; the
+                first so many are done. A launch that waits for a value in memory may wait for
+                theirs.
             neighbours: Which launches may take SMs beside this one: those, and its dependents.
 
         Raises:
@@ -148,7 +150,7 @@ class PtxModule:
         run.make([seed], self._symbols)
         if run.host_has_answered:
             return run.report(kernel)
-        if run.hangs_at_word and others is not None and others(False):
+        if run.hangs_at_word and others is not None and others(0):
             room = self._room(kernel, form, gpu_sms)
             if room is not None and room.ctas <= math.prod(form.grid):
                 all_of_it = run.together(())
@@ -162,8 +164,12 @@ class PtxModule:
                 all_of_it.make([seed], self._symbols)
                 if all_of_it.hangs_at_word and all_of_it.last.triggered:
                     return all_of_it.report(kernel, words)
-            run = run.beside(others)
+            # One first: what comes behind may change again what the launch waits for.
+            run, many = run.beside(functools.partial(others, 1)), 1
             run.make([seed], self._symbols)
+            while run.hangs_at_word and others(0):
+                run, many = run.beside(functools.partial(others, many)), 2 * many
+                run.make([seed], self._symbols)
         if further is not None:
             count = max(count, further(run.words_before()))
         run.make(range(seed + 1, seed + count), self._symbols)
@@ -458,9 +464,9 @@ class _Schedules:
         emulation = replace(self._emulation, sms=max(self._emulation.sms, ctas))
         return self._again(emulation=emulation)
 
-    def beside(self, others: Callable[[bool], int]) -> _Schedules:
-        """The same launch once the operations that may run beside it are done."""
-        return self._again((BESIDE,), meanwhile=lambda: others(True))
+    def beside(self, others: Callable[[], object]) -> _Schedules:
+        """The same launch once operations that may run beside it are done."""
+        return self._again((BESIDE,), meanwhile=others)
 
     def together(self, assumed: Iterable[str]) -> _Schedules:
         """The same launch with all CTAs resident at once, as a GPU has those that fit on it.

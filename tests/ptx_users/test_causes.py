@@ -19,7 +19,10 @@ pytestmark = [
 ]
 
 Checked = Callable[..., Outcome]
-_SHORT = ("queue not reset", "read before the wait", "half of it copied", "copy not awaited")
+_SHORT = (
+    "queue not reset", "read before the wait", "half of it copied", "copy not awaited",
+    "waits for the flag alone", "half of it, and a blind check",
+)  # fmt: skip
 
 #: The program, what of it is replaced, and of the first finding: its class, what it says, and the
 #: beginning of the line that it names, and of the other one.
@@ -105,6 +108,34 @@ CAUSES = {
         "race", "what cudaLaunchHostFunc gives its function was changed before the call",
         "CHECK(cudaLaunchHostFunc(first, fill", "",
     ),
+    "one argument for all": (
+        "host_functions.cu",
+        [("CHECK(cudaLaunchHostFunc(first, fill, &made));",
+          ("static struct { void* at[2]; long turn; } all; all.turn = 1;\n"
+          "  CHECK(cudaLaunchHostFunc(first, [](void*) {}, &all)); all.turn = 2;\n"
+          "  CHECK(cudaLaunchHostFunc(first, fill, &made)); made.start = 1;\n"
+          "  CHECK(cudaLaunchHostFunc(first, [](void*) {}, &all));"))],
+        "race", "what cudaLaunchHostFunc gives its function was changed before the call",
+        "CHECK(cudaLaunchHostFunc(first, ", "",
+    ),
+    "waits for the flag alone": (
+        "two_hosts.cu", [("CHECK(cudaStreamWaitEvent(stream, made, 0));", "")],
+        "race", "nothing orders the two", "to[threadIdx.x] = ", "to[threadIdx.x] = ",
+    ),
+    "flag before the record": (
+        "two_hosts.cu",
+        [("  recorded = true;\n", ""), ("  CHECK(cudaEventRecord", ("  recorded = true;\n  CHECK("
+                                       "cudaEventRecord"))],
+        "race", "nothing orders the two", "to[threadIdx.x] = ", "to[threadIdx.x] = ",
+    ),
+    "constants changed": (
+        "two_hosts.cu", [("CHECK(cudaStreamSynchronize(stream));  // scaled", "")],
+        "race", "cudaMemcpyToSymbolAsync on the default stream writes", "", "",
+    ),
+    "half of it, and a blind check": (
+        "two_hosts.cu", [("(a, host, kCount * sizeof(float), cud", "(a, host, kCount, cud")],
+        "unwritten", "a load reads a (allocated at", "to[threadIdx.x] = a[threadIdx.x]", "",
+    ),
     "source changed": (
         "host_functions.cu", [("CHECK(cudaStreamSynchronize(first));  // mine", "")],
         "race", "what cudaMemcpyAsync reads was changed before it was read",
@@ -147,7 +178,15 @@ def checked(bench: Checked, tmp_path: Path) -> Checked:
 
 @pytest.mark.parametrize(
     "name",
-    ["left_behind", "accumulators", "half_filled", "host_functions", "mapped_flags", "lock"],
+    [
+        "left_behind",
+        "accumulators",
+        "half_filled",
+        "host_functions",
+        "mapped_flags",
+        "lock",
+        "two_hosts",
+    ],
 )
 def test_right_programs_are_clean(checked: Checked, name: str) -> None:
     outcome = checked(f"{name}.cu", schedules=4)
@@ -169,7 +208,7 @@ def test_pairs_and_warpgroups_of_other_ctas_are_clean(
 def test_reads_of_nothing_are_said_of_a_program_that_ends_well(checked: Checked) -> None:
     half = ("kCount * sizeof(int), cudaMemcpyHostToDevice", "kCount * 2, cudaMemcpyHostToDevice")
     outcome = checked("half_filled.cu", half, ("return 1;", "continue;"), schedules=1)
-    assert outcome.code == 0
+    assert outcome.code == 0 and "main fails" not in outcome.out
     assert "allowed[unwritten]: a load reads in (allocated at half_filled.cu:25)" in outcome.out
 
 
@@ -196,6 +235,23 @@ def test_ctas_that_wait_alike_are_shown_once(checked: Checked) -> None:
     outcome = checked("lock.cu", locked, schedules=1)
     assert "… and 4 more CTAs that wait likewise" in outcome.out
     assert len(outcome.out.splitlines()) < 40, outcome.out
+
+
+def test_what_calls_may_not_do_is_refused(checked: Checked) -> None:
+    """Directions of copies, and captures that depend on what is outside of them."""
+    right = "scaled, kCount * sizeof(float), cudaMemcpyDeviceToHost"
+    other_way = (right, right.replace("DeviceToHost", "HostToDevice"))
+    outcome = checked("two_hosts.cu", other_way)
+    assert outcome.code == 3, outcome.out
+    assert "cudaMemcpy returned cudaErrorInvalidValue: memory of the other side" in outcome.out
+    begins = "CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));\n"
+    waits = "CHECK(cudaStreamWaitEvent(stream, made, 0));"
+    for text, status in (
+        (begins + waits, "cudaStreamWaitEvent returned cudaErrorStreamCaptureIsolation"),
+        (waits + begins, "cudaStreamSynchronize returned cudaErrorStreamCaptureUnsupported"),
+    ):
+        outcome = checked("two_hosts.cu", (waits, text))
+        assert outcome.code == 3 and status in outcome.out, outcome.out
 
 
 def test_a_copy_of_one_row_too_many_is_refused(checked: Checked) -> None:

@@ -28,6 +28,11 @@ _FEWER = 4
 _SAME_IN_ALL = 2
 #: Of a form, those beyond that because of what the launch before has left: as often all of them.
 _FURTHER = 2
+#: How findings end of what the host writes, and a copy reads.
+_CHANGED = (
+    "the host writes: nothing has made the host wait",
+    "changed before it was read: nothing has made the host wait",
+)
 #: An allocation as the runtime has it, and the variable of a call that makes one.
 _NUMBERED = re.compile(r"\ballocation (\d+)((?: \(argument \d+\))?)")
 _ALLOCATED = re.compile(
@@ -162,6 +167,12 @@ class CheckedLaunches:
             self._put_first(at, first)
         self._drop_empty_row()
 
+    def put_inputs_first(self) -> None:
+        """Have what the host changes while a copy may read it come before what follows from it."""
+        last = self.made[-1]
+        if any(each.finding.text.endswith(_CHANGED) for each in last.report.errors):
+            self.made.insert(0, self.made.pop())
+
     def explain_failure(self, raw: Mapping[str, Any]) -> None:
         """Have reads of what nothing has written be findings: nothing else tells why it fails.
 
@@ -183,6 +194,12 @@ class CheckedLaunches:
         """The row of the program, the last one, if nothing is left there."""
         if not self.made[-1].report.findings:
             self.made.pop()
+
+    @property
+    def reads_new_memory(self) -> bool:
+        """Whether launches have read memory that nothing has written."""
+        notes = (each for made in self.made for each in made.report.notes)
+        return any(each.finding.kind == "unwritten" for each in notes)
 
     @property
     def memory_with_leftovers(self) -> list[str]:

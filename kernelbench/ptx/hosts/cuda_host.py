@@ -254,6 +254,10 @@ class CudaHost:
         """Whether the program has asked how many GPUs there are."""
         return bool(self.library.kb_cudart_counted(0))
 
+    def fill(self, byte: int) -> None:
+        """Have memory that the program allocates from now on hold that."""
+        self.library.kb_cudart_fill(byte)
+
     @property
     def asked_for_sms(self) -> bool:
         """Whether the program has asked how many SMs a GPU has."""
@@ -377,9 +381,10 @@ class CudaHost:
         )  # fmt: skip
         return self._guarded(FAILED, lambda: self._run(launch))
 
-    def _others(self, finish: bool) -> int:
-        """How many pending operations nothing orders behind the one that is done now."""
-        return int(self.library.kb_cudart_others(int(finish)))
+    def _others(self, perform: int) -> int:
+        """How many pending operations nothing orders behind the one that is done now; the first so
+        many are done."""
+        return int(self.library.kb_cudart_others(ctypes.c_size_t(perform)))
 
     def _neighbours(self) -> list[Ctas]:
         """What may be beside the one that is done now."""

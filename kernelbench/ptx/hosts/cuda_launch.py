@@ -38,7 +38,7 @@ class CudaLaunch:
     cooperative: bool
     args: tuple[bytes, ...]
     programmatic: bool = False
-    others: Callable[[bool], int] | None = None
+    others: Callable[[int], int] | None = None
     neighbours: Callable[[], Sequence[Ctas]] = tuple
 
     @property

@@ -26,8 +26,10 @@ from kernelbench.ptx.hosts.cuda_host import CudaHost, cuda_host
 from kernelbench.ptx.hosts.cuda_launch import CudaLaunch, cuda_status
 from kernelbench.ptx.hosts.repeated_runs import (
     AS_IT_IS,
+    LARGE,
     SET_BACK,
     RepeatedRuns,
+    needs_new_memory,
     seed_of_failure,
     stale_memory,
 )
@@ -36,6 +38,9 @@ from kernelbench.ptx.script_symbols import sources_are_in
 
 #: What to do about sources without a ``main``.
 NEEDS_MAIN = "name the source that has it, too, or write one that launches the kernels"
+
+#: Bytes that are large numbers, and no NaN, in every format of 8, 16, 32 and 64 bits.
+_LARGE = 0x5B
 
 
 class CudaProgram:
@@ -55,6 +60,8 @@ class CudaProgram:
         failed_call: After it, the first call of the runtime that has failed; empty if none has.
         lacks_gpus: After it, whether it has asked how many GPUs there are, and was told of one.
         asks_sms: After it, whether it has asked how many SMs a GPU has.
+        needs_new_memory: After a run without an error, whether main fails once memory that nothing
+            has written holds other values.
         fails_with: After a run without an error, the seed of one whose main fails; None if main
             returns 0 in other schedules, too.
 
@@ -72,7 +79,7 @@ class CudaProgram:
         require_arch(arch)
         self.arch, self.sms, self.gpu_sms, self.gpus = arch, sms, gpu_sms, gpus
         self.unnoticed = self.failed_call = ""
-        self.lacks_gpus = self.asks_sms = False
+        self.lacks_gpus = self.asks_sms = self.needs_new_memory = False
         self._program = program
         self._loaded: LoadedProgram | None = None
         self._file = program.file
@@ -123,12 +130,16 @@ class CudaProgram:
         if status == 0 and not found and made.order_matters:
             self.fails_with = seed_of_failure(runs, kept, self._seed, began_s)
             kept = kept if self.fails_with is None else [self.fails_with]
-        failed = status != 0 or self.fails_with is not None
+        if status == 0 and not found and self.fails_with is None and made.reads_new_memory:
+            self.needs_new_memory = needs_new_memory(runs, kept, began_s)
+        failed = status != 0 or self.fails_with is not None or self.needs_new_memory
         stale = stale_memory(runs, kept, began_s, made.memory_with_leftovers)
         made.explain(failed and not found and not self.failed_call, stale)
         made.name_allocations(host.allocated_at)
         if not self.launches and not host.has_kernels:
             made.note_no_kernel()
+        if self.launches:
+            made.put_inputs_first()
 
     def _run_main(self, host: CudaHost, main: Any, words: list[bytes]) -> int:
         ordered = host.ordered() if self.check else contextlib.nullcontext()
@@ -140,10 +151,12 @@ class CudaProgram:
     ) -> int:
         """Main's status with one schedule of each launch, or 1 if what is found counts."""
         self._launches = CheckedLaunches(1, seeds[-1], *self._setting, seeds)
+        if how == LARGE:
+            host.fill(_LARGE)
         if how.startswith(SET_BACK):
             runtime(shipped_blocks()).set_back(how.removeprefix(SET_BACK))
         status = self._run_main(host, main, words)
-        return status or int(how != AS_IT_IS and self._finds_errors)
+        return status or int(how not in (AS_IT_IS, LARGE) and self._finds_errors)
 
     @property
     def _finds_errors(self) -> bool:

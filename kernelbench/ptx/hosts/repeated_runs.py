@@ -23,8 +23,9 @@ from kernelbench.base.child_process import end_with_parent
 #: Runs in other schedules; a run that takes longer than the first and this is ended.
 RUNS = 4
 #: How a run is made: as the program runs; findings count as a failure, too; and words that launches
-#: have left changed are set back, in the memory whose name follows, or in all.
-AS_IT_IS, CHECKED, SET_BACK = "as-it-is", "checked", "set-back"
+#: have left changed are set back, in the memory whose name follows, or in all; and with large
+#: numbers in new memory, where NaN is no difference for most comparisons.
+AS_IT_IS, CHECKED, SET_BACK, LARGE = "as-it-is", "checked", "set-back", "large"
 _LEAST_LIMIT_S = 5.0
 #: CTAs on several threads of this machine come in other orders each time.
 _TIMES = 3
@@ -120,6 +121,16 @@ def seed_of_failure(
         return None
     others = range(seed, seed + RUNS)
     return next((each for each in others if runs.status([each], limit_s)), None)
+
+
+def needs_new_memory(runs: RepeatedRuns, kept: Sequence[int], began_s: float) -> bool:
+    """Whether main fails where new memory holds large numbers; of a program that ends well.
+
+    Args:
+        kept: The seed of each of its launches; began_s: as of :func:`seed_of_failure`.
+    """
+    limit_s = time.monotonic() - began_s
+    return runs.status(kept, limit_s) == 0 and bool(runs.status(kept, limit_s, LARGE))
 
 
 def stale_memory(

@@ -77,8 +77,13 @@ Gpus peers[kMostGpus] = {};
 // Whether the program has asked how many there are, and how many SMs one has.
 bool counted = false;
 bool counted_sms = false;
+int new_bytes = 0xff;
 
 }  // namespace
+
+int fresh_bytes() {
+  return new_bytes;
+}
 
 int current_gpu() {
   return current;
@@ -419,6 +424,11 @@ const char* cudaGetErrorString(cudaError_t error) {
 // none has.
 const char* kb_cudart_failed() {
   return failed.c_str();
+}
+
+// What new memory of the GPU holds: NaN in every format, or what a comparison with NaN hides.
+void kb_cudart_fill(int byte) {
+  new_bytes = byte;
 }
 
 // Whether the program has asked how many GPUs there are, or how many SMs one has.

@@ -291,7 +291,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const C
   if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
   void* const whole = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (whole == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-  std::memset(whole, 0xff, bytes);  // as other memory of the GPU begins
+  std::memset(whole, fresh_bytes(), bytes);  // as other memory of the GPU begins
   munmap(whole, bytes);
   *handle = reinterpret_cast<CUmemGenericAllocationHandle>(new Physical{file, bytes, 1});
   return CUDA_SUCCESS;

@@ -103,7 +103,7 @@ cudaError_t allocate(void** address, size_t bytes, cudaMemoryType type, bool fre
       static_cast<char*>(std::aligned_alloc(alignment, rounded + 2 * kGuardBytes));
   if (guarded == nullptr) return remembered(cudaErrorMemoryAllocation);
   *address = guarded + kGuardBytes;
-  std::memset(*address, 0xff, rounded);
+  std::memset(*address, fresh_bytes(), rounded);
   const std::lock_guard lock(allocating);
   allocated[static_cast<char*>(*address)] = {bytes, type, ++last_number, false};
   allocated[static_cast<char*>(*address)].open = open;

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <array>
+#include <map>
+#include <utility>
 
 namespace kb::cuda {
 
@@ -153,8 +155,9 @@ void note_race(const void* pc, const std::string& text) {
 namespace {
 
 // The first bytes of what a function is given, which may be no pointer.
-std::array<char, 16> first_bytes(const void* data) {
-  std::array<char, 16> bytes{};
+template <size_t kBytes>
+std::array<char, kBytes> bytes_at(const void* data) {
+  std::array<char, kBytes> bytes{};
   const iovec to{bytes.data(), bytes.size()}, from{const_cast<void*>(data), bytes.size()};
   if (process_vm_readv(getpid(), &to, 1, &from, 1, 0) < 0) bytes = {};
   return bytes;
@@ -166,15 +169,41 @@ void refuse_in_host_function() {
   if (in_host_function) launch_refused("a function of the host", cudaErrorNotPermitted);
 }
 
+namespace {
+
+// What is given to functions that were not called yet: how often, and more of its bytes, for one
+// that is given again.
+struct Given {
+  size_t times = 0;
+  std::array<char, 32> bytes{};
+};
+std::map<const void*, Given> given_now;
+
+// Whether it has changed since it was given to another such function.
+bool given_otherwise(const void* data) {
+  Given& of = given_now[data];
+  const auto before = std::exchange(of.bytes, bytes_at<32>(data));
+  return of.times++ != 0 && before != of.bytes;
+}
+
+void given_no_longer(const void* data) {
+  const auto found = given_now.find(data);
+  if (found != given_now.end() && --found->second.times == 0) given_now.erase(found);
+}
+
+}  // namespace
+
 // CUDA runtime API, cudaLaunchHostFunc: its argument is the caller's, until the call is over.
 Work host_function(const std::function<void()>& call, const void* data) {
-  return [call, data, name = std::string(call_name), pc = call_site(), kept = first_bytes(data)] {
+  return [call, data, name = std::string(call_name), pc = call_site(), kept = bytes_at<16>(data),
+          changed = given_otherwise(data)] {
+    given_no_longer(data);
     constexpr const char* kUnordered = ": nothing has made the host wait";
     if (main_has_ended) {
       note_race(pc, "what " + name + " calls was not called before main ended" + kUnordered);
       return cudaSuccess;
     }
-    if (kept != first_bytes(data)) {
+    if (changed || kept != bytes_at<16>(data)) {
       note_race(pc,
                 "what " + name + " gives its function was changed before the call" + kUnordered);
     }

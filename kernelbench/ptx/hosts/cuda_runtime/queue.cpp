@@ -392,15 +392,18 @@ std::vector<Task> dependents_of_running() {
 
 }  // namespace
 
-// What is pending beside what is done now: how many operations; `perform`: they are done.
-size_t others(bool perform) {
+// What is pending beside what is done now: how many operations; the first `perform` of them are
+// done.
+size_t others(size_t perform) {
   const std::vector<Task> beside = beside_running();
   const auto count =
       static_cast<size_t>(std::count_if(beside.begin(), beside.end(), does_something));
-  if (!perform || count == 0) return count;
+  if (perform == 0 || count == 0) return count;
   for (const Task each : beside) {
     const auto found = pending.find(each);
-    if (found != pending.end()) remembered(done(found));
+    if (found == pending.end()) continue;
+    if (does_something(each) && perform-- == 0) break;
+    remembered(done(found));
   }
   order_begins(running.back());
   return count;
@@ -491,9 +494,9 @@ std::string dropped() {
 }  // namespace kb::cuda
 
 // For a launch that hangs: how many operations are pending that nothing orders behind what is done
-// now. `perform`: they are done.
-extern "C" size_t kb_cudart_others(int perform) {
-  return kb::cuda::others(perform != 0);
+// now. The first `perform` of them are done.
+extern "C" size_t kb_cudart_others(size_t perform) {
+  return kb::cuda::others(perform);
 }
 
 // The `at`-th of the operations beside what is done now, and of the launches behind it that may

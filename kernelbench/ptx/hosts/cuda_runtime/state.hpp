@@ -139,6 +139,8 @@ constexpr Gpus kAllGpus = ~Gpus{0};
 int current_gpu();
 bool has_gpu(int number);
 // Of the driver: each GPU has one. -1 for what is none.
+// What new memory is filled with.
+int fresh_bytes();
 CUcontext context_of(int gpu);
 int gpu_of_context(CUcontext context);
 // Whose memory kernels of a GPU may access: its own, and that of peers whose access is enabled.
