@@ -137,6 +137,8 @@ def _program(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnsw
         launches += launches_of
     if status:
         call = f": {program.failed_call}" if program.failed_call else ""
+        if program.not_waited_for:
+            call = f": it goes on before {program.not_waited_for} is done"
         if not launches and not call:
             call = f"; it launched no kernel; {_ARGUMENTS_GO}"
         if not program.failed_call and program.lacks_gpus and (status == _WAIVED or not launches):

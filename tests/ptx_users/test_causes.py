@@ -237,6 +237,15 @@ def test_ctas_that_wait_alike_are_shown_once(checked: Checked) -> None:
     assert len(outcome.out.splitlines()) < 40, outcome.out
 
 
+def test_main_is_told_what_it_does_not_wait_for(checked: Checked) -> None:
+    """Of a function of the host, and memory of the host's that traps nothing."""
+    early = ("  CHECK(cudaStreamSynchronize(second));\n", "  wrong += added.sum == 0;\n")
+    outcome = checked("host_functions.cu", early, schedules=1)
+    assert outcome.code == 3, outcome.out
+    said = r"it goes on before cudaStreamAddCallback at host_functions\.cu:\d+ is done"
+    assert re.search(said, " ".join(outcome.out.split())), outcome.out
+
+
 def test_what_calls_may_not_do_is_refused(checked: Checked) -> None:
     """Directions of copies, and captures that depend on what is outside of them."""
     right = "scaled, kCount * sizeof(float), cudaMemcpyDeviceToHost"

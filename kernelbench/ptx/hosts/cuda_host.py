@@ -254,6 +254,22 @@ class CudaHost:
         """Whether the program has asked how many GPUs there are."""
         return bool(self.library.kb_cudart_counted(0))
 
+    def at_once(self, count: int) -> None:
+        """Have the first operations that the program asks for be done before their calls return."""
+        self.library.kb_cudart_at_once(ctypes.c_size_t(count))
+
+    def asked(self, at: int) -> tuple[int, str]:
+        """How many operations the program has asked for, and which call or kernel the ``at``-th
+        was, with its place; empty beyond."""
+        name = ctypes.c_char_p()
+        self.library.kb_cudart_asked.restype = ctypes.c_size_t
+        count = self.library.kb_cudart_asked(ctypes.c_size_t(at), ctypes.byref(name))
+        if name.value is None:
+            return count, ""
+        place = host_place(self.allocated_at(0))
+        words = source_name(name.value.decode())
+        return count, words if place is None else f"{words} at {place}"
+
     def fill(self, byte: int) -> None:
         """Have memory that the program allocates from now on hold that."""
         self.library.kb_cudart_fill(byte)

@@ -25,11 +25,13 @@ from kernelbench.ptx.hosts.cuda_build import ProgramSources, program_library
 from kernelbench.ptx.hosts.cuda_host import CudaHost, cuda_host
 from kernelbench.ptx.hosts.cuda_launch import CudaLaunch, cuda_status
 from kernelbench.ptx.hosts.repeated_runs import (
-    AS_IT_IS,
+    AT_ONCE,
+    CHECKED,
     LARGE,
     SET_BACK,
     RepeatedRuns,
     needs_new_memory,
+    not_waited_for,
     seed_of_failure,
     stale_memory,
 )
@@ -58,6 +60,8 @@ class CudaProgram:
         unnoticed: After :meth:`run`, which launch was refused without the program asking for
             errors; empty if none was.
         failed_call: After it, the first call of the runtime that has failed; empty if none has.
+        not_waited_for: After it, what main goes on too early behind, if nothing else tells why it
+            fails; empty if that is not why.
         lacks_gpus: After it, whether it has asked how many GPUs there are, and was told of one.
         asks_sms: After it, whether it has asked how many SMs a GPU has.
         needs_new_memory: After a run without an error, whether main fails once memory that nothing
@@ -78,7 +82,7 @@ class CudaProgram:
     ) -> None:  # fmt: skip
         require_arch(arch)
         self.arch, self.sms, self.gpu_sms, self.gpus = arch, sms, gpu_sms, gpus
-        self.unnoticed = self.failed_call = ""
+        self.unnoticed = self.failed_call = self.not_waited_for = ""
         self.lacks_gpus = self.asks_sms = self.needs_new_memory = False
         self._program = program
         self._loaded: LoadedProgram | None = None
@@ -136,6 +140,9 @@ class CudaProgram:
         stale = stale_memory(runs, kept, began_s, made.memory_with_leftovers)
         made.explain(failed and not found and not self.failed_call, stale)
         made.name_allocations(host.allocated_at)
+        if status and not self._finds_errors and not self.failed_call:
+            at = not_waited_for(runs, kept, began_s, host.asked(0)[0])
+            self.not_waited_for = "" if at is None else host.asked(at)[1]
         if not self.launches and not host.has_kernels:
             made.note_no_kernel()
         if self.launches:
@@ -151,12 +158,14 @@ class CudaProgram:
     ) -> int:
         """Main's status with one schedule of each launch, or 1 if what is found counts."""
         self._launches = CheckedLaunches(1, seeds[-1], *self._setting, seeds)
+        if how.startswith(AT_ONCE):
+            host.at_once(int(how.removeprefix(AT_ONCE)))
         if how == LARGE:
             host.fill(_LARGE)
         if how.startswith(SET_BACK):
             runtime(shipped_blocks()).set_back(how.removeprefix(SET_BACK))
         status = self._run_main(host, main, words)
-        return status or int(how not in (AS_IT_IS, LARGE) and self._finds_errors)
+        return status or int(how.startswith((CHECKED, SET_BACK)) and self._finds_errors)
 
     @property
     def _finds_errors(self) -> bool:

@@ -23,9 +23,10 @@ from kernelbench.base.child_process import end_with_parent
 #: Runs in other schedules; a run that takes longer than the first and this is ended.
 RUNS = 4
 #: How a run is made: as the program runs; findings count as a failure, too; and words that launches
-#: have left changed are set back, in the memory whose name follows, or in all; and with large
-#: numbers in new memory, where NaN is no difference for most comparisons.
-AS_IT_IS, CHECKED, SET_BACK, LARGE = "as-it-is", "checked", "set-back", "large"
+#: have left changed are set back, in the memory whose name follows, or in all; with large
+#: numbers in new memory, where NaN is no difference for most comparisons; and with so many
+#: operations done before their calls return.
+AS_IT_IS, CHECKED, SET_BACK, LARGE, AT_ONCE = "as-it-is", "checked", "set-back", "large", "at-once"
 _LEAST_LIMIT_S = 5.0
 #: CTAs on several threads of this machine come in other orders each time.
 _TIMES = 3
@@ -121,6 +122,30 @@ def seed_of_failure(
         return None
     others = range(seed, seed + RUNS)
     return next((each for each in others if runs.status([each], limit_s)), None)
+
+
+def not_waited_for(
+    runs: RepeatedRuns, kept: Sequence[int], began_s: float, count: int
+) -> int | None:
+    """Which operation a program goes on too early behind: main ends well once that one, and those
+    before it, are done before their calls return. None if that helps nothing.
+
+    Args:
+        kept: The seed of each of its launches; began_s: as of :func:`seed_of_failure`.
+        count: Operations that it asks for.
+    """
+    limit_s = time.monotonic() - began_s
+
+    def ends_well(at_once: int) -> bool:
+        return runs.status(kept, limit_s, f"{AT_ONCE}{at_once}") == 0
+
+    if not count or ends_well(0) or not ends_well(count):
+        return None
+    fails, well = 0, count
+    while well - fails > 1:
+        middle = (fails + well) // 2
+        fails, well = (fails, middle) if ends_well(middle) else (middle, well)
+    return well - 1
 
 
 def needs_new_memory(runs: RepeatedRuns, kept: Sequence[int], began_s: float) -> bool:

@@ -357,6 +357,8 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorStreamCaptureUnsupported";
     case cudaErrorStreamCaptureIsolation:
       return "cudaErrorStreamCaptureIsolation";
+    case cudaErrorCapturedEvent:
+      return "cudaErrorCapturedEvent";
     case cudaErrorInvalidSymbol:
       return "cudaErrorInvalidSymbol";
     case cudaErrorInvalidDeviceFunction:
@@ -399,6 +401,8 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "not permitted while a stream captures";
     case cudaErrorStreamCaptureIsolation:
       return "a capture would depend on work outside of it";
+    case cudaErrorCapturedEvent:
+      return "an event that was recorded in a capture";
     case cudaErrorInvalidSymbol:
       return "no variable of this program, or a place outside it";
     case cudaErrorInvalidDeviceFunction:

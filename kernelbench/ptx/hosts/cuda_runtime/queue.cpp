@@ -22,6 +22,9 @@ struct Piece {
 };
 std::map<Task, Piece> pending;  // those that they come after have smaller numbers
 Task last_task = 0;
+// What the program has asked for, in order; the first so many are done before their call returns.
+std::vector<Asked> asked_for;
+size_t at_once = 0;
 // What is done now: a kernel that waits for other work has that done meanwhile.
 std::vector<Task> running;
 
@@ -197,7 +200,9 @@ Task enqueue(cudaStream_t stream, Work work, What what) {
   }
   const Task ahead = early ? line.last : 0;
   if (!early) piece.after.push_back(line.last);
-  order_operation(++last_task, line.number, line.gpu, piece.what.kind, asked_now(piece.what.kernel),
+  const Asked asked = asked_now(piece.what.kernel);
+  if (piece.what.kind != Kind::kNothing) asked_for.push_back(asked);
+  order_operation(++last_task, line.number, line.gpu, piece.what.kind, asked,
                   " on " + line.name + words_of_gpu(line.gpu), ahead, piece.after);
   if (early) piece.after.push_back(line.last);
   piece.ahead = ahead;
@@ -247,6 +252,10 @@ void enqueue_nodes(CUgraphExec_st& executable, const std::vector<size_t>& order,
   }
   for (const Task each : all) wait_before_next(stream, each);
   executable.last = mark(stream);
+}
+
+bool done_before_return() {
+  return asked_for.size() <= at_once;
 }
 
 Task mark(cudaStream_t stream) {
@@ -497,6 +506,21 @@ std::string dropped() {
 // now. The first `perform` of them are done.
 extern "C" size_t kb_cudart_others(size_t perform) {
   return kb::cuda::others(perform);
+}
+
+// The first so many operations that the program asks for are done before their call returns.
+extern "C" void kb_cudart_at_once(size_t count) {
+  kb::cuda::at_once = count;
+}
+
+// How many it has asked for; `at` from 0: the call or kernel of one, whose site is number 0 then.
+extern "C" size_t kb_cudart_asked(size_t at, const char** name) {
+  using namespace kb::cuda;
+  if (at < asked_for.size()) {
+    *name = asked_for[at].name.c_str();
+    keep_site(0, asked_for[at].pc);
+  }
+  return asked_for.size();
 }
 
 // The `at`-th of the operations beside what is done now, and of the launches behind it that may

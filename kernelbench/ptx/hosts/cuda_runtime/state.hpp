@@ -225,6 +225,8 @@ void wait_before_next(cudaStream_t stream, Task task);
 cudaError_t finish(Task task);
 // Whether a task is pending that nobody has asked for before: then it is not ready yet.
 bool first_asked(Task task);
+// Whether what was asked for last has to be done before its call returns.
+bool done_before_return();
 bool is_pending(Task task);
 // The default stream by any of its names, or the calling thread's own one.
 cudaStream_t named(cudaStream_t stream);

@@ -74,7 +74,8 @@ cudaError_t submit(cudaStream_t stream, Work work, What what) {
     return status;
   }
   const Task task = enqueue(stream, std::move(work), std::move(what));
-  return current_at_once && stream == current_stream ? finish(task) : cudaSuccess;
+  const bool waits = current_at_once && stream == current_stream;
+  return waits || done_before_return() ? finish(task) : cudaSuccess;
 }
 
 }  // namespace kb::cuda
