@@ -239,7 +239,8 @@ def test_ctas_that_wait_alike_are_shown_once(checked: Checked) -> None:
 
 def test_main_is_told_what_it_does_not_wait_for(checked: Checked) -> None:
     """Of a function of the host, and memory of the host's that traps nothing."""
-    early = ("  CHECK(cudaStreamSynchronize(second));\n", "  wrong += added.sum == 0;\n")
+    waits = "  CHECK(cudaStreamSynchronize(second));\n"
+    early = (waits, f"  wrong += added.sum == 0;\n{waits}")
     outcome = checked("host_functions.cu", early, schedules=1)
     assert outcome.code == 3, outcome.out
     said = r"it goes on before cudaStreamAddCallback at host_functions\.cu:\d+ is done"
