@@ -20,8 +20,9 @@ from typing import NoReturn
 
 from kernelbench.base.child_process import end_with_parent
 
-#: Runs in other schedules; a run that takes longer than the first and this is ended.
-RUNS = 4
+#: Runs in other schedules, and more of them in so many seconds; a run that takes longer than the
+#: first and the least limit is ended.
+RUNS, MOST_RUNS, _MORE_S = 4, 16, 1.0
 #: How a run is made: as the program runs; findings count as a failure, too; and words that launches
 #: have left changed are set back, in the memory whose name follows, or in all; with large
 #: numbers in new memory, where NaN is no difference for most comparisons; and with so many
@@ -120,8 +121,13 @@ def seed_of_failure(
     limit_s = time.monotonic() - began_s
     if not kept or runs.status(kept, limit_s) != 0:
         return None
-    others = range(seed, seed + RUNS)
-    return next((each for each in others if runs.status([each], limit_s)), None)
+    more_until_s = time.monotonic() + _MORE_S
+    for at in range(MOST_RUNS):
+        if at >= RUNS and time.monotonic() > more_until_s:
+            break
+        if runs.status([seed + at], limit_s):
+            return seed + at
+    return None
 
 
 def not_waited_for(

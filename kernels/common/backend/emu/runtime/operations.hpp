@@ -32,8 +32,8 @@ struct StreamOperation {
   uint32_t line = 0;
   uint32_t number = 0;  // on its line, from 1
   uint32_t gpu = 0;
-  std::string name;     // as findings have it
-  Pc pc = nullptr;      // of the host's call
+  std::string name;  // as findings have it
+  Pc pc = nullptr;   // of the host's call
   // The launch ahead of it in its stream, whose end it need not wait for.
   const StreamOperation* ahead = nullptr;
   Past outside;  // what has happened when it begins, whatever `ahead` does
