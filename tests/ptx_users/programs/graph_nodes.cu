@@ -60,6 +60,10 @@ int main() {
   size_t count = 0;
   OK(cudaGraphGetNodes(graph, nullptr, &count));
   if (count != 5) return 2;
+  cudaGraphNodeType type;
+  OK(cudaGraphGetEdges(graph, nullptr, nullptr, nullptr, &count));
+  OK(cudaGraphNodeGetType(sums, &type));
+  if (count != 4 || type != cudaGraphNodeTypeGraph) return 6;
 
   cudaGraphExec_t executable;
   OK(cudaGraphInstantiate(&executable, graph, 0));

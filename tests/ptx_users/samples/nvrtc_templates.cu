@@ -34,8 +34,9 @@ int main() {
   if (nvrtcAddNameExpression(program, kernel) || nvrtcAddNameExpression(program, variable)) {
     return 1;
   }
-  const char* options[] = {"--gpu-architecture=compute_90", "-DFACTOR=2", "--std=c++17"};
-  if (nvrtcCompileProgram(program, 3, options)) return 1;
+  const char* options[] = {"--gpu-architecture=compute_90", "-DPICK(a,b)=b", "-DFACTOR=PICK(1,2)",
+                           "--std=c++17"};
+  if (nvrtcCompileProgram(program, 4, options)) return 1;
   const char *lowered, *lowered_variable;
   if (nvrtcGetLoweredName(program, kernel, &lowered)) return 1;
   if (nvrtcGetLoweredName(program, variable, &lowered_variable)) return 1;

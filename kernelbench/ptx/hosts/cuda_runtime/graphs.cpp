@@ -1,6 +1,7 @@
 // Graphs: captured, or made of nodes. A launch gives their work to its stream, one piece after
 // another, in an order that the dependencies allow and no program can rely on.
 #include <algorithm>
+#include <set>
 #include <vector>
 
 #include "order.hpp"
@@ -214,6 +215,49 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t*
   return cudaSuccess;
 }
 
+#if CUDART_VERSION >= 13000
+// What a node comes after, of nodes that the program knows: those of a child graph are one.
+void known_before(const CUgraphNode_st& node, std::set<const CUgraphNode_st*>& found) {
+  for (const CUgraphNode_st* before : node.after) {
+    if (before->inner) {
+      known_before(*before, found);
+    } else {
+      found.insert(before);
+    }
+  }
+}
+
+cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
+                              cudaGraphEdgeData* data, size_t* count) {
+  size_t known = 0;
+  for (const auto& node : graph->nodes) {
+    if (node->inner) continue;
+    std::set<const CUgraphNode_st*> all;
+    known_before(*node, all);
+    for (const CUgraphNode_st* before : all) {
+      if (from != nullptr && known < *count) {
+        from[known] = const_cast<CUgraphNode_st*>(before);
+        to[known] = node.get();
+        if (data != nullptr) data[known] = {};
+      }
+      ++known;
+    }
+  }
+  *count = from != nullptr ? std::min(known, *count) : known;
+  return cudaSuccess;
+}
+#endif
+cudaError_t cudaGraphGetRootNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
+  size_t known = 0;
+  for (const auto& node : graph->nodes) {
+    if (node->inner || !node->after.empty()) continue;
+    if (nodes != nullptr && known < *count) nodes[known] = node.get();
+    ++known;
+  }
+  *count = nodes != nullptr ? std::min(known, *count) : known;
+  return cudaSuccess;
+}
+
 cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t* node, cudaGraph_t graph,
                                    const cudaGraphNode_t* after, size_t count,
                                    const cudaKernelNodeParams* of) {
@@ -273,8 +317,10 @@ cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t* node, cudaGraph_t graph,
     for (const CUgraphNode_st*& each : own->after) each = copies[each];
     if (own->after.empty()) own->after.assign(after, after + count);
   }
-  return add_node(node, graph, ends.data(), ends.size(), [] { return cudaSuccess; },
-                  {Kind::kNothing});
+  const cudaError_t status =
+      add_node(node, graph, ends.data(), ends.size(), [] { return cudaSuccess; }, {Kind::kNothing});
+  if (status == cudaSuccess) (*node)->whole = true;
+  return status;
 }
 // The memory is there from now on; the graph's order is that of its use.
 cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t* node, cudaGraph_t graph,
@@ -305,7 +351,7 @@ cudaError_t cudaGraphAddMemFreeNode(cudaGraphNode_t* node, cudaGraph_t graph,
                   {Kind::kFree});
 }
 cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) {
-  *type = type_of(node->what);
+  *type = node->whole ? cudaGraphNodeTypeGraph : type_of(node->what);
   return cudaSuccess;
 }
 #if CUDART_VERSION >= 13000

@@ -21,6 +21,7 @@ struct Allocation {
   int gpu = current_gpu();
   Gpus open = 0;                 // as allocate has it
   cudaMemPool_t pool = nullptr;  // that it is of
+  unsigned flags = 0;            // as cudaHostAlloc has been given them
 };
 // For ever: torch's tensors are freed when the process ends, too. And from several threads.
 auto& allocated = *new std::map<char*, Allocation>;
@@ -458,9 +459,12 @@ constexpr size_t kPitch = 512;
 // What programs have set of their pools; nothing is kept in a pool, so it changes nothing.
 auto& pool_attributes = *new std::map<cudaMemPool_t, std::map<int, uint64_t>>;
 
-size_t used_bytes() {
+// Of a pool, or of all memory.
+size_t used_bytes(cudaMemPool_t pool = nullptr) {
   size_t used = 0;
-  for (const auto& [address, each] : allocated) used += each.bytes;
+  for (const auto& [address, each] : allocated) {
+    if (pool == nullptr || (each.pool == pool && !each.retired)) used += each.bytes;
+  }
   return used;
 }
 
@@ -480,7 +484,7 @@ cudaError_t pool_attribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* 
   if (const auto at = known.find(attribute); at != known.end()) {
     found = at->second;
   } else if (attribute > cudaMemPoolAttrReleaseThreshold) {
-    found = used_bytes();
+    found = used_bytes(pool);
   }
   std::memcpy(value, &found, bytes);
   return cudaSuccess;
@@ -560,9 +564,14 @@ cudaError_t cudaMallocHost(void** address, size_t bytes) {
   KB_CALL;
   return allocate(address, bytes, cudaMemoryTypeHost);
 }
-cudaError_t cudaHostAlloc(void** address, size_t bytes, unsigned) {
+cudaError_t cudaHostAlloc(void** address, size_t bytes, unsigned flags) {
   KB_CALL;
-  return allocate(address, bytes, cudaMemoryTypeHost);
+  const cudaError_t status = allocate(address, bytes, cudaMemoryTypeHost);
+  const std::lock_guard lock(allocating);
+  if (status == cudaSuccess && *address != nullptr) {
+    allocated[static_cast<char*>(*address)].flags = flags;
+  }
+  return status;
 }
 cudaError_t cudaMallocPitch(void** address, size_t* pitch, size_t width, size_t height) {
   KB_CALL;
@@ -606,8 +615,14 @@ cudaError_t cudaHostGetDevicePointer(void** address, void* host, unsigned) {
   *address = host;
   return cudaSuccess;
 }
-cudaError_t cudaHostGetFlags(unsigned* flags, void*) {
-  *flags = cudaHostAllocDefault;
+cudaError_t cudaHostGetFlags(unsigned* flags, void* address) {
+  KB_CALL;
+  const std::lock_guard lock(allocating);
+  const auto found = allocated.find(static_cast<char*>(address));
+  if (found == allocated.end() || found->second.type != cudaMemoryTypeHost) {
+    return remembered(cudaErrorInvalidValue);
+  }
+  *flags = found->second.flags;
   return cudaSuccess;
 }
 

@@ -85,7 +85,11 @@ nvrtcResult compiled(_nvrtcProgram& program, int count, const char* const* optio
   write(folder + "/" + name, program.text + named_objects(program));
   for (const auto& [include, text] : program.headers) write(folder + "/include/" + include, text);
   std::string words = name;
-  for (int at = 0; at < count; ++at) words += std::string("\n") + options[at];
+  // nvcc takes a comma for the end of an option's value.
+  static const std::regex comma(",");
+  for (int at = 0; at < count; ++at) {
+    words += "\n" + std::regex_replace(options[at], comma, R"(\,)");
+  }
   const bool done = compile_text(folder.c_str(), words.c_str()) == 0;
   program.log = read(folder + "/log");
   program.ptx = done ? read(folder + "/ptx") : "";

@@ -363,6 +363,7 @@ struct CUgraphNode_st {
   kb::cuda::What what;
   kb::cuda::Asked asked;
   bool inner = false;  // of a child graph, which the program knows as one node
+  bool whole = false;  // that node
 };
 struct CUstream_st {
   CUgraph_st* capture = nullptr;
