@@ -1,6 +1,7 @@
 #pragma once
 
 #include "ptx/warp.cuh"
+#include "runtime/api_ptx.hpp"
 #include "runtime/cvt.hpp"
 
 namespace kb {
@@ -31,18 +32,7 @@ KB_DEVICE uint32_t prmt_b32(uint32_t a, uint32_t b, uint32_t selector) {
 }
 
 KB_DEVICE void stmatrix_m8n8_x4_trans_b16(void* row, const uint32_t (&values)[4]) {
-  const uint32_t lane = ptx::lane_index();
-  const uint32_t r = lane % 8;
-  uint16_t mine[8] = {};
-  for (uint32_t matrix = 0; matrix < 4; ++matrix) {
-    for (uint32_t column = 0; column < 8; ++column) {
-      const uint32_t pair = ptx::shfl_sync_idx(values[matrix], 4 * column + r / 2);
-      if (matrix == lane / 8) mine[column] = static_cast<uint16_t>(pair >> 16 * (r % 2));
-    }
-  }
-  for (uint32_t column = 0; column < 8; ++column) {
-    static_cast<uint16_t*>(row)[column] = mine[column];
-  }
+  emu::stmatrix(row, values, 4, true);
 }
 
 }  // namespace kb
