@@ -37,7 +37,12 @@ _STEP_FLAGS = ("-x", "c++", "-std=c++20", "-g", "-fvisibility=hidden", "-pthread
 WITHOUT_LOCALS = ["-fno-var-tracking", "-fno-var-tracking-assignments"]
 _PLAIN_FLAGS = ("-O2",)
 _CHECK_FLAGS = ("-O1", "-fsanitize=thread", "-fsanitize=bounds")
-_TIMED_FLAGS = ("-O2", "-fsanitize=thread")
+_TIMED_FLAGS = ("-O3", "-fsanitize=thread", "-fsanitize-coverage=trace-pc", "-DKB_EMU_TIMED")
+# As nvcc does: loops of a known length are unrolled, and nothing becomes a vector of the CPU's.
+_UNROLLED = (
+    "-fno-tree-vectorize", "--param=max-completely-peel-times=256",
+    "--param=max-completely-peeled-insns=20000",
+)  # fmt: skip
 _COUNT_FLAGS = ("--coverage", "-fprofile-update=atomic")
 # The hooks must stay undefined: the runtime has them, and libtsan must not come in.
 _LINK_FLAGS = ("-pthread", "-Wl,-Bsymbolic")
@@ -141,7 +146,7 @@ def step_library(
     flags = [*_STEP_FLAGS, *(_CHECK_FLAGS if check else plain)]
     link = [*_LINK_FLAGS]
     if with_compiler.kind == "g++":
-        flags += ["-fno-gnu-unique", *WITHOUT_LOCALS]
+        flags += ["-fno-gnu-unique", *WITHOUT_LOCALS, *(_UNROLLED if timed else ())]
         if count:
             flags += _COUNT_FLAGS
             # They are the library's own: each writes and clears the counts of one library only.
@@ -207,7 +212,7 @@ class Runtime:
         lib.kb_emu_trace_events.argtypes = []
         lib.kb_emu_trace_events.restype = ctypes.c_char_p
         lib.kb_emu_sync_words.restype = ctypes.c_uint64
-        lib.kb_emu_time.argtypes = []
+        lib.kb_emu_time.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint64]
         lib.kb_emu_time.restype = None
         lib.kb_emu_timed.argtypes = [ctypes.POINTER(ctypes.c_uint64)]
         lib.kb_emu_timed.restype = ctypes.c_void_p
@@ -291,9 +296,14 @@ class Runtime:
         events: dict[str, Any] = json.loads(self._library.kb_emu_trace_events())
         return events
 
-    def time(self) -> None:
-        """Keep records for a prediction of the launches to come until :meth:`configure`."""
-        self._library.kb_emu_time()
+    def time(self, code: int = 0, weights: bytes = b"") -> None:
+        """Keep records for a prediction of the launches to come until :meth:`configure`.
+
+        Args:
+            code: Where the step's library is loaded.
+            weights: By offset in it, two bytes each: instructions of the block that begins there.
+        """
+        self._library.kb_emu_time(ctypes.c_void_p(code), weights, len(weights) // 2)
 
     def timed(self) -> bytes:
         """The records that were kept, see ``timing.hpp``."""

@@ -352,8 +352,7 @@ def _errors(held: Figures, clean: Figures, hosts: Mapping[str, str]) -> Iterator
         rows.append(_row(f"failed {failed}", errors))
     yield "## Errors of call times\n"
     yield from markdown(rows, ["number", "mean error", "mean, signed", "worst"])
-    yield "\nThe aim is 7 % in all and 8 % on B. Uncoalesced accesses and bank conflicts are not"
-    yield "in the trace.\n"
+    yield "\nThe aim is 7 % in all and 8 % on B.\n"
     yield "The failed steps are the clean test: no fit has seen them; they were predicted once.\n"
     yield f"Nine of ten held-out errors are within {100 * _ninety(held.values()):.1f} % of the"
     yield "reported figure: `spread.time`.\n"

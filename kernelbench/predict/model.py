@@ -22,31 +22,27 @@ _SOURCE = Path(__file__).with_name("replay.cpp")
 #: ``Costs`` in replay.cpp, in its order.
 COSTS = (
     "clock_ghz", "sms", "shared_per_sm", "hbm_gb_s", "l2_gb_s", "port_bytes", "latency_l2",
-    "latency_hbm", "issue", "arrive", "wait", "tma_issue", "store_latency", "store_kib",
-    "mma_column", "mma_least", "mma_latency", "tmem_copy", "tmem_latency", "tmem_register",
-    "convert_register", "tmem_store_register", "shared_load", "shared_store", "global_load",
-    "global_load_more", "global_store", "parameter", "map_publish", "map_acquire", "try_cancel",
+    "latency_hbm", "instruction", "issue", "arrive", "wait", "tma_issue", "store_latency",
+    "store_kib", "mma_column", "mma_least", "mma_latency", "tmem_copy", "tmem_latency",
+    "tmem_register", "tmem_store_register", "shared_load", "shared_store", "global_load",
+    "global_load_more", "global_store", "map_publish", "map_acquire", "try_cancel",
     "cluster_barrier", "reduce", "word", "atomic", "shuffle", "fence_gpu", "cta_start", "launch",
-    "end", "wgmma_column", "wgmma_shared", "wgmma_latency", "wgmma_registers", "wgmma_sum",
-    "async_copy", "call", "registers",
+    "end", "wgmma_column", "wgmma_shared", "wgmma_latency", "async_copy", "call", "registers",
 )  # fmt: skip
 #: What an operation takes, where the device's file need not have it; None: the model lacks it.
 _NEEDS: Mapping[str, tuple[str, ...] | None] = {
     "load": ("tma_issue", "port_bytes"), "store": ("store_latency", "store_kib"),
     "mma": ("mma_column", "mma_least", "mma_latency"), "tmem_copy": ("tmem_copy",),
-    "tmem_load": ("tmem_latency", "tmem_register", "convert_register"),
+    "tmem_load": ("tmem_latency", "tmem_register"),
     "tmem_store": ("tmem_store_register",), "map_publish": ("map_publish",),
     "map_acquire": ("map_acquire",), "try_cancel": ("try_cancel",),
     "cluster_arrive": ("cluster_barrier",), "reduce": ("reduce", "word"), "atomic": ("atomic",),
     "word_wait": ("word",), "shuffle": ("shuffle",), "fence": ("fence_gpu",),
     "accesses": (
         "shared_load", "shared_store", "global_load", "global_load_more", "global_store",
-        "parameter",
     ),
     "async_copy": ("async_copy", "port_bytes"),
-    "warpgroup_mma": (
-        "wgmma_column", "wgmma_shared", "wgmma_latency", "wgmma_registers", "wgmma_sum",
-    ),
+    "warpgroup_mma": ("wgmma_column", "wgmma_shared", "wgmma_latency"),
     "dense_mma": None,
 }  # fmt: skip
 _OPTIONAL = frozenset(
@@ -67,8 +63,8 @@ _IN_PTX = {
 CAUSES = (
     "issue", "launch and start", "another warp's arrival", "named barrier", "cluster barrier",
     "bulk store", "tensor core", "tensor map publish/acquire", "launch control", "global word",
-    "loads and stores", "tcgen05.ld and conversion", "copy: latency", "copy: HBM", "copy: L2",
-    "copy: SM port", "copy: TMA unit", "end of the grid before", "instructions around wgmma",
+    "loads and stores", "tcgen05.ld", "copy: latency", "copy: HBM", "copy: L2",
+    "copy: SM port", "copy: TMA unit", "end of the grid before", "instructions",
 )  # fmt: skip
 
 

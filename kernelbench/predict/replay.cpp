@@ -69,7 +69,7 @@ enum Cause : int {
   kCopyPort,
   kCopyTma,
   kGrid,
-  kRegisters,
+  kInstructions,
   kCauses,
 };
 struct Record {
@@ -86,12 +86,13 @@ static_assert(sizeof(Record) == 40);
 // In the order of model.py's COSTS.
 struct Costs {
   double clock_ghz, sms, shared_per_sm, hbm_gb_s, l2_gb_s, port_bytes, latency_l2, latency_hbm;
-  double issue, arrive, wait, tma_issue, store_latency, store_kib, mma_column, mma_least;
-  double mma_latency, tmem_copy, tmem_latency, tmem_register, convert_register, tmem_store_register;
-  double shared_load, shared_store, global_load, global_load_more, global_store, parameter;
+  double instruction, issue, arrive, wait, tma_issue, store_latency, store_kib, mma_column,
+      mma_least;
+  double mma_latency, tmem_copy, tmem_latency, tmem_register, tmem_store_register;
+  double shared_load, shared_store, global_load, global_load_more, global_store;
   double map_publish, map_acquire, try_cancel, cluster_barrier, reduce, word, atomic, shuffle;
   double fence_gpu, cta_start, launch, end;
-  double wgmma_column, wgmma_shared, wgmma_latency, wgmma_registers, wgmma_sum, async_copy, call;
+  double wgmma_column, wgmma_shared, wgmma_latency, async_copy, call;
   double registers;  // of an SM; 0: no limit
 };
 
@@ -124,10 +125,11 @@ struct WarpState {
   size_t next = 0;
   double at = 0, begun = 0;
   int after = -1;  // the warp whose end made room for this one's CTA
-  double tmem_pipe = 0, tmem_done = 0, to_convert = 0;
+  double tmem_pipe = 0, tmem_done = 0;
   double open_group = 0;
   std::vector<double> groups;
-  double open_copies = 0, open_products = 0, to_add = 0;
+  double open_copies = 0, open_products = 0;
+  bool computed = false;                 // the instructions of the record that comes next
   std::vector<double> copies, products;  // by group: cp.async, wgmma
   uint64_t copy_pc = 0, product_pc = 0;
   std::vector<Stretch> stretches;
@@ -509,19 +511,10 @@ class Replay {
     return at;
   }
 
-  // Instructions that are in no record, of which a part of an SM issues one a cycle.
-  void compute(WarpState& s, const Record& r, double cycles) {
-    if (is_free(kRegisters, r.pc)) return;
-    spend(s, serve(issue_[4 * sm_[s.cta] + r.warp % 4], s.at, cycles), kRegisters, r.pc);
-  }
-
-  // A warp's quarter of a wgmma, on the tensor core of its part of the SM. Registers of A come from
-  // instructions that are in no record.
+  // A warp's quarter of a wgmma, on the tensor core of its part of the SM.
   void warpgroup_mma(WarpState& s, const Record& r) {
     const double columns = static_cast<double>(r.a);
     s.at += c_.issue;
-    if (r.b != 0) compute(s, r, c_.wgmma_registers);
-    if (r.c == 0) s.to_add += columns / 2;
     const double interval = std::max(
         c_.wgmma_column * columns, r.b != 0 ? 0 : c_.wgmma_shared + c_.wgmma_column * columns / 2);
     double& core = quarter_[4 * sm_[s.cta] + r.warp % 4];
@@ -540,11 +533,25 @@ class Replay {
   void accesses(WarpState& s, const Record& r) {
     const double shared_loads = static_cast<uint32_t>(r.a), shared_stores = r.a >> 32;
     const double loads = static_cast<uint32_t>(r.b), stores = r.b >> 32;
+    // A part of an SM issues an instruction a cycle, a warp by itself fewer. What follows comes
+    // when no other warp is earlier.
+    s.computed = r.x > 0 && !s.computed;
+    if (s.computed) {
+      --s.next;
+      if (is_free(kInstructions, r.pc)) return;
+      const double issued = serve(issue_[4 * sm_[s.cta] + r.warp % 4], s.at, r.x);
+      return spend(s, std::max(issued, s.at + r.x * c_.instruction), kInstructions, r.pc);
+    }
     if (is_free(kAccess, r.pc)) return;
-    double until = s.at + r.c * c_.parameter + shared_loads * c_.shared_load;
-    if (loads > 0) until += c_.global_load + (loads - 1) * c_.global_load_more;
+    const double from_l2 = serve(l2_, s.at, 32 * (r.c + stores) / l2_rate_);
+    double until = s.at + shared_loads * c_.shared_load;
+    if (loads > 0) {
+      port_[sm_[s.cta]] += 32.0 * r.c / c_.port_bytes;
+      until += c_.global_load + (loads - 1) * c_.global_load_more;
+      until = std::max(until, from_l2);
+    }
     const double lsu = shared_stores * c_.shared_store + stores * c_.global_store;
-    if (lsu > 0) until = std::max(until, serve(lsu_[sm_[s.cta]], until, lsu));
+    if (lsu > 0) until = std::max(until, serve(lsu_[sm_[s.cta]], s.at, lsu));
     spend(s, until, kAccess, r.pc);
   }
 
@@ -626,11 +633,9 @@ class Replay {
         s.at += c_.issue;
         s.tmem_pipe = std::max(s.tmem_pipe, s.at) + c_.tmem_register * static_cast<double>(r.a);
         s.tmem_done = s.tmem_pipe + c_.tmem_latency;
-        s.to_convert += static_cast<double>(r.a);
         break;
       case Op::kTmemWait:
-        spend(s, std::max(s.at, s.tmem_done) + c_.convert_register * s.to_convert, kTmem, r.pc);
-        s.to_convert = 0;
+        spend(s, s.tmem_done, kTmem, r.pc);
         break;
       case Op::kTmemStore:
         s.at += c_.issue + c_.tmem_store_register * static_cast<double>(r.a);
@@ -687,8 +692,6 @@ class Replay {
         break;
       case Op::kWarpgroupWait:
         spend(s, done(s.products, r.a), kTensorCore, s.product_pc);
-        compute(s, r, c_.wgmma_sum * s.to_add);
-        s.to_add = 0;
         break;
       case Op::kGridWait:
         spend(s, before_, kGrid, r.pc);

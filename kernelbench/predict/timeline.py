@@ -14,9 +14,7 @@ from kernelbench.predict.trace import OPS, StepTrace
 
 #: What a span is, by its cause; the rest of a warp's life is instructions.
 KINDS: Mapping[str, tuple[str, ...]] = {
-    "instructions": (
-        "issue", "loads and stores", "tcgen05.ld and conversion", "instructions around wgmma",
-    ),
+    "instructions": ("issue", "instructions", "loads and stores", "tcgen05.ld"),
     "waits for a copy": (
         "copy: latency", "copy: HBM", "copy: L2", "copy: SM port", "copy: TMA unit", "bulk store",
     ),

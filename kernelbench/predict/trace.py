@@ -18,6 +18,7 @@ from kernelbench.emulator.runtime import TIMED_BYTES
 from kernelbench.emulator.settings import Emulation
 from kernelbench.executors.emulated import EmulatorExecutor, OpenedStep
 from kernelbench.kinds.loaded_step import KernelFault
+from kernelbench.predict.instructions import instructions_by_block
 from kernelbench.project.shipped import shipped_root
 
 if TYPE_CHECKING:
@@ -123,13 +124,14 @@ def trace(step: Step, problem: Problem, data: Any, sms: int, *, limit_s: float =
         KernelbenchError: If the step cannot be built.
     """
     opened = _opened(step, problem, sms, limit_s)
-    opened.runtime.time()
+    module, base = _loaded_at(opened.library)
+    opened.runtime.time(base, instructions_by_block(module))
     try:
         _called(opened, step, data)
         records = np.frombuffer(opened.runtime.timed(), RECORD)
     finally:
         opened.runtime.configure(Emulation(sms=sms))
-    traced = StepTrace(records.copy(), opened.symbols, *_loaded_at(opened.library))
+    traced = StepTrace(records.copy(), opened.symbols, module, base)
     launches = np.flatnonzero(records["op"] == OPS.index("launch"))
     registers = locked_registers(step)
     for first, end in zip(launches, [*launches[1:], len(records)], strict=True):

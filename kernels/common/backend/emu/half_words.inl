@@ -7,6 +7,7 @@
 namespace kb {
 
 KB_DEVICE uint32_t mul_rn_f16x2(uint32_t a, uint32_t b) {
+  KB_EMU_ONE;
   // The product of two halves is exact in float.
   const auto multiply = [](uint32_t x, uint32_t y) {
     return uint32_t{emu::f16_bits(emu::f32_of_f16(static_cast<uint16_t>(x)) *
@@ -23,6 +24,7 @@ KB_DEVICE uint32_t twice_high(uint32_t pair) {
 }
 
 KB_DEVICE uint32_t prmt_b32(uint32_t a, uint32_t b, uint32_t selector) {
+  KB_EMU_ONE;
   const uint64_t bytes = uint64_t{b} << 32 | a;
   uint32_t result = 0;
   for (uint32_t i = 0; i < 4; ++i) {

@@ -106,12 +106,12 @@ namespace {
 // or drops is not seen. That is as on a GPU, with another compiler.
 // `same`: a store of what is there already, as far as is known.
 void on_access(const void* pointer, size_t bytes, bool writing, Pc pc, bool same = false) {
-  Thread* thread = current_thread;
-  if (thread == nullptr) return;
   if (!checking()) {
-    if (timing) timed_access(pointer, writing);
+    if (timing) timed_access(pointer, bytes, writing, pc);
     return;
   }
+  Thread* thread = current_thread;
+  if (thread == nullptr) return;
   const auto* byte = static_cast<const std::byte*>(pointer);
   const std::byte* stack = thread->fiber->stack;
   if (byte >= stack && byte < stack + kStackBytes) return;
@@ -147,7 +147,7 @@ void on_access(const void* pointer, size_t bytes, bool writing, Pc pc, bool same
 
 // An access through a type, which is the step's own where a thread runs.
 void on_typed(const void* at, size_t alignment, Pc pc) {
-  if (current_thread != nullptr && checking()) check_alignment(at, alignment, pc, "an access");
+  if (checking() && current_thread != nullptr) check_alignment(at, alignment, pc, "an access");
 }
 
 }  // namespace

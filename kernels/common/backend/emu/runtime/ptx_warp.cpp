@@ -6,6 +6,7 @@
 
 #include "api_ptx.hpp"
 #include "core.hpp"
+#include "timing.hpp"
 #include "wait.hpp"
 
 namespace kb::emu {
@@ -237,6 +238,7 @@ void stmatrix(void* row, const uint32_t* in, uint32_t count, bool transposed) {
     if (mine.at.offset % 16 != 0) {
       fail({.kind = Class::kAlignment, .pc = pc, .text = "stmatrix: a row is not on 16 bytes"});
     }
+    if (timing) timed_access(row, 16, true, pc);
   }
   const auto body = [count, transposed, pc](Collective& all) {
     const auto lane = [&all](uint32_t i) { return reinterpret_cast<Lane*>(all.value[i]); };

@@ -12,6 +12,7 @@
 #include "grids.hpp"
 #include "idle.hpp"
 #include "launch.hpp"
+#include "timing.hpp"
 #include "trace.hpp"
 #include "watchdog.hpp"
 
@@ -61,6 +62,7 @@ void Runner::thread_main() {
     end_launch({.kind = Class::kCrash, .text = std::string("the kernel threw: ") + error.what()});
   }
   Thread& thread = *current_thread;
+  timed_end(thread);
   thread.exited = true;
   progressed();
   --live_;

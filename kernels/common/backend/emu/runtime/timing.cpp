@@ -1,9 +1,11 @@
 // Records of launches (timing.hpp), kept in memory: 40 bytes each.
 #include "timing.hpp"
 
+#include <algorithm>
 #include <array>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "core.hpp"
@@ -30,56 +32,133 @@ struct Record {
 };
 static_assert(sizeof(Record) == 40);
 
-enum Kind : uint8_t { kSharedLoad, kSharedStore, kGlobalLoad, kGlobalStore, kParameter };
-using Counts = std::array<uint32_t, 5>;
+enum Kind : uint8_t {
+  kSharedLoad,
+  kSharedStore,
+  kGlobalLoad,
+  kGlobalStore,
+  kLoadSectors,
+  kInstructions,
+};
+using Counts = std::array<uint32_t, 6>;
+
+// What the lanes of a warp touch together at a load or store, as the first warp does there: in
+// shared memory passes, of 32 banks each, in global memory sectors.
+struct Site {
+  uint64_t warp = 0;  // the first one
+  uint32_t lanes = 0, touched = 1;
+  std::vector<uint64_t> units;      // words of the size that a lane accesses, or sectors
+  std::array<uint8_t, 32> in_bank;  // how many of them
+
+  void add(uint64_t at, size_t bytes, bool shared) {
+    const uint64_t size = shared ? std::max<size_t>(bytes, 4) : 32;
+    if (std::ranges::find(units, at / size) != units.end()) return;
+    units.push_back(at / size);
+    uint8_t& here = in_bank[at / size % (128 / size)];
+    touched = shared ? std::max<uint32_t>(touched, ++here) : static_cast<uint32_t>(units.size());
+  }
+};
 
 std::vector<Record> records;
 std::unordered_map<const Warp*, Counts> accesses;  // since the warp's last record
 std::unordered_map<const void*, uint64_t> versions;
 std::unordered_set<uint64_t> written;  // pages of global memory, by lane 0
 constexpr uint64_t kPageBytes = 4096;
+std::unordered_map<Pc, Site> sites;
 uint64_t barriers = 0;  // initialized
+// Of the OS thread that runs the launch: looking it up costs a call.
+Thread** running = nullptr;
+const Warp* counted = nullptr;
+Counts* counts = nullptr;  // its own in `accesses`
+// By place in a step's code, from `code` on: instructions of the block that begins there.
+std::vector<uint16_t> weights;
+const std::byte* code = nullptr;
+
+const Thread* running_thread() {
+  if (running == nullptr) running = &current_thread;
+  return *running;
+}
+
+Counts& counts_of(const Warp* warp) {
+  if (warp != counted) counts = &accesses[counted = warp];
+  return *counts;
+}
+
+uint32_t cta_of(const Thread& thread) {
+  const Cluster& cluster = *thread.cta->cluster;
+  return static_cast<uint32_t>(cluster.id * cluster.ctas.size() + thread.cta->rank);
+}
+
+// What lane 0 has done since its warp's last record.
+void put_accesses(const Thread& thread, uint32_t cta, Pc pc) {
+  Counts& n = counts_of(thread.warp);
+  if (n == Counts{}) return;
+  records.push_back({Op::kAccesses, 0, static_cast<uint16_t>(thread.warp->index), cta,
+                     n[kSharedLoad] | uint64_t{n[kSharedStore]} << 32,
+                     n[kGlobalLoad] | uint64_t{n[kGlobalStore]} << 32, n[kLoadSectors],
+                     n[kInstructions], pc});
+  n = {};
+}
 
 }  // namespace
+
+void timed_end(const Thread& thread) {
+  if (timing && thread.lane == 0) put_accesses(thread, cta_of(thread), nullptr);
+}
 
 void timed_record(Op op, Pc pc, uint64_t a, uint64_t b, uint32_t c, uint32_t x, bool any_lane) {
   if (op == Op::kLaunch) {
     accesses.clear();
+    counted = nullptr;
+    running = nullptr;
+    sites.clear();
     records.push_back({op, 0, 0, 0, a, b, c, x, pc});
     return;
   }
   const Thread* thread = current_thread;
   if (thread == nullptr || (thread->lane != 0 && !any_lane)) return;
-  const Cluster& cluster = *thread->cta->cluster;
-  const auto cta = static_cast<uint32_t>(cluster.id * cluster.ctas.size() + thread->cta->rank);
+  const uint32_t cta = cta_of(*thread);
   const auto warp = static_cast<uint16_t>(thread->warp->index);
-  if (thread->lane == 0) {
-    Counts& n = accesses[thread->warp];
-    if (n != Counts{}) {
-      records.push_back({Op::kAccesses, 0, warp, cta,
-                         n[kSharedLoad] | uint64_t{n[kSharedStore]} << 32,
-                         n[kGlobalLoad] | uint64_t{n[kGlobalStore]} << 32, n[kParameter], 0, pc});
-      n = {};
-    }
-  }
+  if (thread->lane == 0) put_accesses(*thread, cta, pc);
   if ((op == Op::kLoad || op == Op::kAsyncCopy) && written.contains(a / kPageBytes)) x |= kWritten;
   records.push_back({op, static_cast<uint8_t>(thread->lane), warp, cta, a, b, c, x, pc});
 }
 
-void timed_access(const void* pointer, bool writing) {
-  const Thread& thread = *current_thread;
+void timed_access(const void* pointer, size_t bytes, bool writing, Pc pc) {
+  if (running_thread() == nullptr) return;
+  const Thread& thread = *running_thread();
   const auto* at = static_cast<const std::byte*>(pointer);
   const std::byte* stack = thread.fiber->stack;
-  if (thread.lane != 0 || (at >= stack && at < stack + kStackBytes)) return;
+  if (at >= stack && at < stack + kStackBytes) return;
   const Cluster& cluster = *thread.cta->cluster;
   const bool shared = at >= cluster.shared_base && static_cast<size_t>(at - cluster.shared_base) <
                                                        cluster.ctas.size() * kSharedStride;
-  const bool parameter = !shared && !writing && region_at(at) == nullptr;
-  const Kind kind = shared      ? (writing ? kSharedStore : kSharedLoad)
-                    : parameter ? kParameter
-                                : (writing ? kGlobalStore : kGlobalLoad);
-  ++accesses[thread.warp][kind];
-  if (kind == kGlobalStore) written.insert(reinterpret_cast<uint64_t>(pointer) / kPageBytes);
+  // Parameters are operands of instructions.
+  if (!shared && !writing && region_at(at) == nullptr) return;
+  const auto address = reinterpret_cast<uint64_t>(pointer);
+  // nvcc makes one access of those to parts of an aligned vector, which the host's compiler splits.
+  static std::pair<const Thread*, uint64_t> last[2];
+  if (const std::pair vector{&thread, address / 16}; vector == std::exchange(last[writing], vector))
+    return;
+  Site& site = sites[pc];
+  const uint64_t warp = uint64_t{cta_of(thread) + 1} << 32 | thread.warp->index;
+  if (site.warp == 0) site.warp = warp;
+  if (site.warp == warp && (site.lanes >> thread.lane & 1) == 0) {
+    site.lanes |= 1u << thread.lane;
+    site.add(address, std::min<size_t>(bytes, 16), shared);
+  }
+  if (thread.lane != 0) return;
+  Counts& n = counts_of(thread.warp);
+  const auto touched = static_cast<uint32_t>(site.touched * ((bytes + 15) / 16));
+  if (shared) {
+    n[writing ? kSharedStore : kSharedLoad] += touched;
+  } else if (writing) {
+    n[kGlobalStore] += touched;
+    written.insert(address / kPageBytes);
+  } else {
+    ++n[kGlobalLoad];
+    n[kLoadSectors] += touched;
+  }
 }
 
 void timed_word(Op op, Pc pc, const void* word, bool change) {
@@ -102,8 +181,10 @@ void forget_timing() {
   timing = false;
   records = {};
   accesses.clear();
+  counted = nullptr;
   versions.clear();
   written.clear();
+  sites.clear();
   barriers = 0;
 }
 
@@ -111,9 +192,22 @@ void forget_timing() {
 
 #define KB_EMU_EXPORT extern "C" __attribute__((visibility("default")))
 
-// Keeps the records of the launches to come, until kb_emu_configure.
-KB_EMU_EXPORT void kb_emu_time() {
+// Called where a block of a step's code begins (-fsanitize-coverage=trace-pc).
+KB_EMU_EXPORT void __sanitizer_cov_trace_pc() {
+  using namespace kb::emu;
+  if (!timing) return;
+  const Thread* thread = running_thread();
+  if (thread == nullptr || thread->lane != 0) return;
+  const auto at = static_cast<size_t>(static_cast<const std::byte*>(KB_EMU_CALLER) - code);
+  if (at < weights.size()) counts_of(thread->warp)[kInstructions] += weights[at];
+}
+
+// Keeps the records of the launches to come, until kb_emu_configure. `weights`: instructions of
+// the blocks of a library that is loaded at `code`, by offset.
+KB_EMU_EXPORT void kb_emu_time(const void* code, const uint16_t* weights, uint64_t count) {
   kb::emu::forget_timing();
+  kb::emu::code = static_cast<const std::byte*>(code);
+  kb::emu::weights.assign(weights, weights + count);
   kb::emu::timing = true;
 }
 

@@ -31,7 +31,8 @@ enum class Op : uint8_t {
   kReduce,           // a: word, 0: of floats; b: its version
   kAtomic,           // a: word; b: its version
   kWordWait,         // a: word; b: its version
-  kAccesses,         // a: shared loads, stores << 32; b: global loads, stores << 32; c: parameters
+  kAccesses,         // a: passes of shared loads, of stores << 32; b: global loads, sectors of
+                     // stores << 32; c: sectors of loads; x: instructions that no record is of
   kShuffle,          //
   kFence,            // a: Scope
   kAsyncCopy,        // a: address; b: bytes a lane; x: kWritten
@@ -60,8 +61,10 @@ inline void timed(Op op, Pc pc, uint64_t a = 0, uint64_t b = 0, uint32_t c = 0, 
                   bool any_lane = false) {
   if (timing) timed_record(op, pc, a, b, c, x, any_lane);
 }
-// An ordinary load or store of the kernel's code, of lane 0.
-void timed_access(const void* pointer, bool writing);
+// An ordinary load or store of the kernel's code.
+void timed_access(const void* pointer, size_t bytes, bool writing, Pc pc);
+// The thread ends: what its warp did last has no primitive behind it.
+void timed_end(const Thread& thread);
 // How often a word in global memory has been changed; `change`: once more.
 void timed_word(Op op, Pc pc, const void* word, bool change);
 // The next cluster that a cluster takes over: equal shares, as tiles of equal cost would be taken.

@@ -231,6 +231,7 @@ namespace {
 // vote and redux: one value from all members, to all of them.
 uint32_t reduce(const char* what, uint32_t value, uint32_t members, Pc pc,
                 uint32_t (*combine)(uint32_t, uint32_t)) {
+  timed(Op::kShuffle, pc);
   interleave();
   return static_cast<uint32_t>(collective(
       what, members, value, pc,
