@@ -38,6 +38,8 @@ from kernelbench.project.registry import Step, load_lineages
 from kernelbench.project.source_files import sources_of
 
 NAME = "code.lock"
+#: Of each SHA-256: 128 bits.
+_DIGITS = 32
 #: The builds of a step: for its own arch, and for one of sm_100a in software on sm_90a.
 NATIVE, SOFT = "native", "soft"
 _HEAD = """\
@@ -180,7 +182,7 @@ def build_key(step: Step, *, soft: bool) -> str:
         for file in reached_files(recipe.sources, recipe.include_dirs)
     ]
     said = json.dumps([_KEY_VERSION, list(recipe.flags), allowed, texts])
-    return hashlib.sha256(said.encode()).hexdigest()
+    return hashlib.sha256(said.encode()).hexdigest()[:_DIGITS]
 
 
 def _build(step: Step, keys: Mapping[str, str]) -> tuple[LockedStep, list[str]]:
@@ -202,7 +204,7 @@ def _build(step: Step, keys: Mapping[str, str]) -> tuple[LockedStep, list[str]]:
 def _locked_kernels(code: cubin.Cubin) -> dict[str, LockedKernel]:
     sizes = {each.symbol: (each.registers, each.code_bytes) for each in code.functions}
     return {
-        symbol: LockedKernel(sha, *sizes.get(symbol, (0, 0))) for symbol, sha in code.hashes.items()
+        symbol: LockedKernel(sha[:_DIGITS], *sizes.get(symbol, (0, 0))) for symbol, sha in code.hashes.items()
     }
 
 
@@ -213,7 +215,7 @@ def sources_hash(step: Step) -> str:
         content = file.read_bytes()
         digest.update(b"%d %d\n" % (len(name.encode()), len(content)) + name.encode() + content)
     digest.update("".join(f"{flag}\n" for flag in step.gpu_flags).encode())
-    return digest.hexdigest()
+    return digest.hexdigest()[:_DIGITS]
 
 
 def compare_locks(recorded: Lock, current: Lock) -> list[Move]:
