@@ -204,7 +204,8 @@ def _build(step: Step, keys: Mapping[str, str]) -> tuple[LockedStep, list[str]]:
 def _locked_kernels(code: cubin.Cubin) -> dict[str, LockedKernel]:
     sizes = {each.symbol: (each.registers, each.code_bytes) for each in code.functions}
     return {
-        symbol: LockedKernel(sha[:_DIGITS], *sizes.get(symbol, (0, 0))) for symbol, sha in code.hashes.items()
+        symbol: LockedKernel(sha[:_DIGITS], *sizes.get(symbol, (0, 0)))
+        for symbol, sha in code.hashes.items()
     }
 
 
