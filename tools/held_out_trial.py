@@ -46,6 +46,8 @@ def _run(archive: Path, only: str, seed: str) -> bool:
             if name == NO_BUG or not name.startswith(only):
                 continue
             define = ["-D", case["define"]] if "define" in case else []
+            head, _, flags = Path(folder, name).read_text().partition("\n")[0].partition("flags: ")
+            define += [f"--nvcc={flags}"] if head == "// " and flags else []
             command = [sys.executable, "-m", "kernelbench", "check", name, "--seed", seed, *define]
             code = subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode
             kind = "right" if "what" not in case else "host side" if case["host_side"] else "device"
