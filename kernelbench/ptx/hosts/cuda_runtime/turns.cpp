@@ -4,11 +4,11 @@
 //
 // Of a host that waits for a function of its own, by an object of C++ say, no access tells: the
 // function is called once the host has long been silent.
+#include <dirent.h>
+
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <filesystem>
-#include <iterator>
 #include <mutex>
 #include <thread>
 
@@ -67,8 +67,11 @@ constexpr int kMostPauses = 300;
 constexpr auto kPause = std::chrono::milliseconds(2);
 
 size_t threads_now() {
-  const std::filesystem::directory_iterator tasks("/proc/self/task");
-  return static_cast<size_t>(std::distance(begin(tasks), end(tasks)));
+  DIR* const tasks = opendir("/proc/self/task");
+  size_t count = 0;
+  while (tasks != nullptr && readdir(tasks) != nullptr) ++count;
+  if (tasks != nullptr) closedir(tasks);
+  return count;
 }
 
 }  // namespace
