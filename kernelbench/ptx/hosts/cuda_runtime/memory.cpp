@@ -173,7 +173,7 @@ Range range_of(const void* address) {
     for (const auto& [name, variable] : module.variables) {
       auto* const begin = static_cast<char*>(variable.address);
       if (byte >= begin && byte < begin + variable.bytes) {
-        return {begin, variable.bytes, cudaMemoryTypeDevice, 0, false, module.gpu};
+        return {begin, variable.bytes, cudaMemoryTypeDevice, 0, false, module.gpu, name};
       }
     }
   }

@@ -59,7 +59,7 @@ bool ordering = false;
 
 // As findings have it.
 std::string name_of(const Range& range) {
-  return range.number != 0 ? "allocation " + std::to_string(range.number) : "a variable";
+  return range.number != 0 ? "allocation " + std::to_string(range.number) : range.variable;
 }
 
 thread_local int depth = 0;

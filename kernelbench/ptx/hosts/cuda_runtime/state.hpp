@@ -325,6 +325,7 @@ struct Range {
   uint64_t number = 0;  // of the allocation; 0 for a variable
   bool registered = false;
   int gpu = 0;
+  std::string variable;  // its name, if it is one
 };
 Range range_of(const void* address);
 // Whether all of it is in one allocation, or variable.
