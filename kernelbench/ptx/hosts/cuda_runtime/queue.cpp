@@ -201,7 +201,7 @@ Task enqueue(cudaStream_t stream, Work work, What what) {
   const Task ahead = early ? line.last : 0;
   if (!early) piece.after.push_back(line.last);
   const Asked asked = asked_now(piece.what.kernel);
-  if (piece.what.kind != Kind::kNothing) asked_for.push_back(asked);
+  if (orders() && piece.what.kind != Kind::kNothing) asked_for.push_back(asked);
   order_operation(++last_task, line.number, line.gpu, piece.what.kind, asked,
                   " on " + line.name + words_of_gpu(line.gpu), ahead, piece.after);
   if (early) piece.after.push_back(line.last);
@@ -255,7 +255,7 @@ void enqueue_nodes(CUgraphExec_st& executable, const std::vector<size_t>& order,
 }
 
 bool done_before_return() {
-  return asked_for.size() <= at_once;
+  return at_once != 0 && asked_for.size() <= at_once;
 }
 
 Task mark(cudaStream_t stream) {
