@@ -129,6 +129,30 @@ cudaError_t set_work(Node* node, Doing doing) {
   return cudaSuccess;
 }
 
+// What a node comes after, of nodes that the program knows: those of a child graph are one.
+[[maybe_unused]] void known_before(const CUgraphNode_st& node,
+                                   std::set<const CUgraphNode_st*>& found) {
+  for (const CUgraphNode_st* before : node.after) {
+    if (before->inner) {
+      known_before(*before, found);
+    } else {
+      found.insert(before);
+    }
+  }
+}
+
+// Those that the program knows, or of them those that come after none; how many, without room.
+cudaError_t nodes_of(cudaGraph_t graph, bool roots, cudaGraphNode_t* nodes, size_t* count) {
+  size_t known = 0;
+  for (const auto& node : graph->nodes) {
+    if (node->inner || (roots && !node->after.empty())) continue;
+    if (nodes != nullptr && known < *count) nodes[known] = node.get();
+    ++known;
+  }
+  *count = nodes != nullptr ? std::min(known, *count) : known;
+  return cudaSuccess;
+}
+
 cudaGraphNodeType type_of(const What& what) {
   if (what.records != nullptr) return cudaGraphNodeTypeEventRecord;
   if (what.waits != nullptr) return cudaGraphNodeTypeWaitEvent;
@@ -205,28 +229,13 @@ cudaError_t cudaGraphClone(cudaGraph_t* made, cudaGraph_t graph) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
-  size_t known = 0;
-  for (const auto& node : graph->nodes) {
-    if (node->inner) continue;
-    if (nodes != nullptr && known < *count) nodes[known] = node.get();
-    ++known;
-  }
-  *count = nodes != nullptr ? std::min(known, *count) : known;
-  return cudaSuccess;
+  return nodes_of(graph, false, nodes, count);
+}
+cudaError_t cudaGraphGetRootNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
+  return nodes_of(graph, true, nodes, count);
 }
 
 #if CUDART_VERSION >= 13000
-// What a node comes after, of nodes that the program knows: those of a child graph are one.
-void known_before(const CUgraphNode_st& node, std::set<const CUgraphNode_st*>& found) {
-  for (const CUgraphNode_st* before : node.after) {
-    if (before->inner) {
-      known_before(*before, found);
-    } else {
-      found.insert(before);
-    }
-  }
-}
-
 cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
                               cudaGraphEdgeData* data, size_t* count) {
   size_t known = 0;
@@ -247,17 +256,6 @@ cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGrap
   return cudaSuccess;
 }
 #endif
-cudaError_t cudaGraphGetRootNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
-  size_t known = 0;
-  for (const auto& node : graph->nodes) {
-    if (node->inner || !node->after.empty()) continue;
-    if (nodes != nullptr && known < *count) nodes[known] = node.get();
-    ++known;
-  }
-  *count = nodes != nullptr ? std::min(known, *count) : known;
-  return cudaSuccess;
-}
-
 cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t* node, cudaGraph_t graph,
                                    const cudaGraphNode_t* after, size_t count,
                                    const cudaKernelNodeParams* of) {
