@@ -148,13 +148,18 @@ def test_figures_of_other_calls_stay(bench: ModuleType, tmp_path: Path) -> None:
 def test_a_call_is_emulated_as_asked(bench: ModuleType, tmp_path: Path) -> None:
     """With the libraries of a cache, plain and for the checker; the answer is one of seconds."""
     step = load_lineages(project_at(ROOT)).get("v07")
-    found = [EMULATOR.library(step, check=check) for check in (False, True)]
-    found.append(runtime_library(common_folder(step)))
-    # The machine's cache may have those of other checkouts, by the same names.
+    found = {
+        "v07 (emulator)": EMULATOR.library(step, check=False),
+        "v07 (emulator, checked)": EMULATOR.library(step, check=True),
+        "emulator runtime": runtime_library(common_folder(step)),
+    }
+    # The machine's cache may have other checkouts' by these names, and these by a copy's name.
     cache = tmp_path / "cache"
-    (cache / "builds").mkdir(parents=True)
-    for library in found:
-        (cache / "builds" / library.parent.name).symlink_to(library.parent)
+    for name, library in found.items():
+        folder = cache / "builds" / library.parent.name
+        folder.mkdir(parents=True)
+        (folder / "lib.so").symlink_to(library)
+        (folder / "meta.json").write_text(json.dumps({"name": name}))
     tree, empty = bench.Tree(ROOT, cache), bench.Tree(ROOT, tmp_path)
     try:
         assert all(tree.call("v07", "u0", check) > 0 for check in (False, True, False))
