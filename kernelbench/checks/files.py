@@ -147,9 +147,12 @@ def _program(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnsw
         asks_sms = program.asks_sms and not launches
         return FileAnswer(tuple(launches), "wrong", ended + call, asks_sms=asks_sms)
     if program.fails_with is not None:
+        how = "in other schedules"
+        if program.fails_beside:
+            how = f"where {program.fails_beside} runs beside work that nothing orders with it"
         return FileAnswer(
             tuple(launches), "wrong",
-            f"main fails in other schedules: --seed {program.fails_with} --schedules 1",
+            f"main fails {how}: --seed {program.fails_with} --schedules 1",
         )  # fmt: skip
     if program.unnoticed:
         return FileAnswer(tuple(launches), "fault", program.unnoticed)

@@ -24,6 +24,8 @@ ASSUMPTIONS = {
 TOGETHER = "ctas-together"
 #: A launch that hung before the work on other streams was done, and was made again.
 BESIDE = "streams-together"
+#: Two that hung, each where the other had not run, and were made together.
+INTERLEAVED = "kernels-together"
 #: A launch that hung where elect.sync elected another lane than the lowest, and was made again.
 ELECT_LOWEST = "elect-lowest"
 #: A launch that its stream lets begin before the one ahead of it has ended.
@@ -44,6 +46,8 @@ LAUNCH_ASSUMPTIONS = {
     "cooperative; it hung where they were not, and was made again",
     BESIDE: "a kernel that polls for what work on another stream writes runs beside it, as the GPU "
     "has room for both; it hung where it ran first, and was made again after it",
+    INTERLEAVED: "kernels on two streams that poll for each other run beside each other, all their "
+    "CTAs resident, as the GPU has room for both; each hung where it ran alone",
     ELECT_LOWEST: "elect.sync elects the lowest lane of its mask, as GPUs do; it hung where it "
     "elected another, which PTX allows, and was made again",
     IN_TURN: "a kernel that may begin before the one ahead of it in its stream has ended "

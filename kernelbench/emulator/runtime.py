@@ -331,6 +331,26 @@ class Runtime:
         """Say how many a thread of the launches to come has at first; 0 if that is not known."""
         self._library.kb_emu_registers(ctypes.c_uint32(of_a_thread))
 
+    def put_beside(
+        self, kernel: int, grid: Sequence[int], block: Sequence[int], cluster: Sequence[int],
+        shared_bytes: int, cooperative: bool, parameters: bytes,
+    ) -> None:  # fmt: skip
+        """Have the CTAs of a translated kernel run beside those of launches to come.
+
+        Args:
+            kernel: The address of its function.
+            grid, block, cluster: Extents along x, y and z.
+        """
+        extents = ((ctypes.c_uint32 * 3)(*each) for each in (grid, block, cluster))
+        self._library.kb_emu_beside(
+            ctypes.c_void_p(kernel), *extents, ctypes.c_uint32(shared_bytes),
+            ctypes.c_int(cooperative), parameters, ctypes.c_uint64(len(parameters)),
+        )  # fmt: skip
+
+    def put_none_beside(self) -> None:
+        """Launches to come are made by themselves again."""
+        self._library.kb_emu_beside(None, None, None, None, 0, 0, None, ctypes.c_uint64(0))
+
     def sync_words(self) -> list[int]:
         """Addresses in global memory at which CTAs have waited or counted since
         :meth:`configure`, in order."""

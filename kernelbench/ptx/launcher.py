@@ -13,7 +13,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from kernelbench.emulator.assumptions import BESIDE, ELECT_LOWEST, HOST_IN_TURN, TOGETHER
+from kernelbench.emulator.assumptions import (
+    BESIDE,
+    ELECT_LOWEST,
+    HOST_IN_TURN,
+    INTERLEAVED,
+    TOGETHER,
+)
 from kernelbench.emulator.findings import EmulatorReport, resolve_report, resource_name
 from kernelbench.emulator.runtime import Runtime, runtime
 from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
@@ -111,6 +117,8 @@ class PtxModule:
         further: Callable[[bytes], int] | None = None,
         others: Callable[[int], int] | None = None,
         neighbours: Callable[[], Sequence[Ctas]] = tuple,
+        beside: LaunchesBeside | None = None,
+        joins: bool = False,
     ) -> PtxReport:
         """Run a kernel.
 
@@ -137,6 +145,10 @@ class PtxModule:
                 first so many are done. A launch that waits for a value in memory may wait for
                 theirs.
             neighbours: Which launches may take SMs beside this one: those, and its dependents.
+            beside: Launches whose CTAs are interleaved with its own: those that wait for it in
+                turn; there may be some once ``others`` are done.
+            joins: Whether it is made for another one that waits for it, and is left to that one,
+                in ``beside``, if it waits as well.
 
         Raises:
             PtxError: For a launch that does not fit the kernel.
@@ -147,6 +159,8 @@ class PtxModule:
         running = runtime(shipped_blocks())  # before the kernel's library, which it has symbols of
         one = self._one_launch(kernel, form, args, memory or {}, bool(check))
         run = _Schedules(running, one, emulation, bool(check), limit_s)
+        if beside:
+            run = run.interleaved(beside, ())
         run.make([seed], self._symbols)
         if run.host_has_answered:
             return run.report(kernel)
@@ -165,10 +179,11 @@ class PtxModule:
                 if all_of_it.hangs_at_word and all_of_it.last.triggered:
                     return all_of_it.report(kernel, words)
             # One first: what comes behind may change again what the launch waits for.
-            run, many = run.beside(functools.partial(others, 1)), 1
-            run.make([seed], self._symbols)
+            many = 1
             while run.hangs_at_word and others(0):
                 run, many = run.beside(functools.partial(others, many)), 2 * many
+                if beside:
+                    run = run.interleaved(beside, (INTERLEAVED,))
                 run.make([seed], self._symbols)
         if further is not None:
             count = max(count, further(run.words_before()))
@@ -183,20 +198,36 @@ class PtxModule:
             if run.needs_ctas_together:
                 run = run.together(() if room is not None else (TOGETHER,))
                 run.make(range(seed, seed + count), self._symbols)
+        if run.hangs_at_word and joins and beside is not None:
+            run.leave_to(beside)
+            return PtxReport(kernel, (), (), 1, 0.0)
         return run.report(kernel)
 
+    def leave_to(
+        self, beside: LaunchesBeside, kernel: str, grid: Sequence[int],
+        block: Sequence[int] | None, args: Sequence[Any], *, shared: int,
+        cluster: Sequence[int] | None, cooperative: bool, memory: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        """Have a launch, of the operation of the program that begins now, be made with the next
+        one of ``beside``. The others are those of :meth:`launch`; it is checked."""
+        form = self._form(kernel, grid, block, args, shared, cluster, cooperative)
+        running = runtime(shipped_blocks())
+        beside.add(running, self._one_launch(kernel, form, args, memory, True))
+
     def residency(
-        self, kernel: str, threads: int, shared_bytes: int, cluster: int, sms: int = 0
-    ) -> Residency | None:
+        self, kernel: str, threads: int, shared_bytes: int, cluster: int, sms: int = 0,
+        *, registers: bool = True,
+    ) -> Residency | None:  # fmt: skip
         """How many CTAs of a kernel a GPU holds; None if the GPU is not known.
 
         Args:
             threads: Of a CTA; shared_bytes: static and dynamic; cluster: CTAs of one.
             sms: Of the GPU; 0 for those of the one that the PTX's target stands for.
+            registers: Whether they limit it; to ask ptxas for them takes time.
         """
         return residency(
-            self._source.module.target, self._source.text, kernel, threads=threads,
-            shared_bytes=shared_bytes, cluster=cluster, sms=sms,
+            self._source.module.target, self._source.text if registers else "", kernel,
+            threads=threads, shared_bytes=shared_bytes, cluster=cluster, sms=sms,
         )  # fmt: skip
 
     def taken(self, kernel: str, ctas: int, threads: int, shared_bytes: int) -> Ctas:
@@ -355,6 +386,32 @@ class PtxModule:
         return found
 
 
+class LaunchesBeside:
+    """Launches of a program that are not made by themselves, but with those they run beside."""
+
+    def __init__(self) -> None:
+        self._running: Runtime | None = None
+        self.launches: list[_OneLaunch] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.launches)
+
+    def add(self, running: Runtime, launch: _OneLaunch) -> None:
+        """Have one, of the operation of the program that begins now, be made with what follows."""
+        form, self._running = launch.form, running
+        running.put_beside(
+            launch.code, form.grid, form.block, form.cluster, form.shared_bytes, form.cooperative,
+            form.parameters,
+        )  # fmt: skip
+        self.launches.append(launch)
+
+    def end(self) -> None:
+        """What follows is made by itself again."""
+        if self._running is not None:
+            self._running.put_none_beside()
+        self.launches.clear()
+
+
 @dataclass(frozen=True)
 class _OneLaunch:
     """A launch in form, with all memory that it may touch.
@@ -370,6 +427,12 @@ class _OneLaunch:
     lowest: set[str]
     registers: int = 0
     written: set[str] = field(default_factory=set)  # by checked launches
+
+    @property
+    def code(self) -> int:
+        """The address of the kernel's function."""
+        function = getattr(self.library, self.entry)
+        return ctypes.cast(function, ctypes.c_void_p).value or 0
 
     def made(self, running: Runtime) -> str:
         """Make it; why it ended early, or nothing."""
@@ -467,6 +530,29 @@ class _Schedules:
     def beside(self, others: Callable[[], object]) -> _Schedules:
         """The same launch once operations that may run beside it are done."""
         return self._again((BESIDE,), meanwhile=others)
+
+    def leave_to(self, beside: LaunchesBeside) -> None:
+        """Undo it, and have it be made with what runs beside it."""
+        self._restore()
+        beside.add(self._running, self._launch)
+
+    def interleaved(self, beside: LaunchesBeside, assumed: Iterable[str]) -> _Schedules:
+        """The same launch with the CTAs of others, all of them resident.
+
+        Args:
+            assumed: As of :meth:`together`.
+        """
+        launch = self._launch
+        arrays = dict(launch.arrays)
+        for each in beside.launches:
+            arrays = {**each.arrays, **arrays}
+            launch.written.update(each.written)
+        ctas = sum(math.prod(each.form.grid) for each in (launch, *beside.launches))
+        form = replace(launch.form, cooperative=True)
+        return self._again(
+            assumed, launch=replace(launch, form=form, arrays=arrays),
+            emulation=replace(self._emulation, sms=max(self._emulation.sms, ctas)),
+        )  # fmt: skip
 
     def together(self, assumed: Iterable[str]) -> _Schedules:
         """The same launch with all CTAs resident at once, as a GPU has those that fit on it.

@@ -56,7 +56,8 @@ def residency(
 
     Args:
         target: PTX's, such as ``sm_90a``: the GPU is the one that the capability stands for.
-        text: The PTX, from which ptxas takes the registers; without ptxas they are no limit.
+        text: The PTX, from which ptxas takes the registers; without ptxas, or if it is empty,
+            they are no limit.
         threads: Of a CTA.
         shared_bytes: Of a CTA, static and dynamic.
         cluster: CTAs of a cluster, which reside together or not at all.
@@ -68,7 +69,7 @@ def residency(
     arch = arch_named(target)
     if arch is None:
         return None
-    registers = registers_of(text, target).get(kernel, 0)
+    registers = registers_of(text, target).get(kernel, 0) if text else 0
     fits = occupancy(CtaNeeds(registers, threads, shared_bytes), arch.sm)
     count = sms or arch.sms
     ctas = fits.ctas * count // cluster * cluster

@@ -338,6 +338,37 @@ def test_a_host_waits_for_a_function_of_its_own(checked: Checked, waits: str) ->
     assert checked("waits_for_function.cu", ("call_made.get_future().wait();", waits)).code == 0
 
 
+#: Edits of a program of two kernels that poll for each other, and what is found then.
+ANSWERS = {
+    "the credit comes before all have read": ("    __syncthreads();  // all have read\n", ""),
+    "the ring has a slot less than credits": ("+ kSlots <= item", "+ kSlots < item"),
+    "no fence before the item is made known": ("      __threadfence();  // before the item\n", ""),
+}
+
+
+def test_kernels_that_answer_each_other_are_right(checked: Checked) -> None:
+    outcome = checked("answering.cu")
+    assert outcome.code == 0 and "assumed  kernels-together" in outcome.out, outcome.out
+
+
+@pytest.mark.parametrize("case", ANSWERS)
+def test_kernels_answer_each_other(checked: Checked, case: str) -> None:
+    outcome = checked("answering.cu", ANSWERS[case])
+    assert outcome.code == 3 and "error[race]" in outcome.out, outcome.out
+
+
+def test_kernels_on_one_stream_do_not_answer(checked: Checked) -> None:
+    outcome = checked("answering.cu", ("0, two>>>", "0, one>>>"))
+    assert outcome.code == 3 and "error[hang]" in outcome.out, outcome.out
+
+
+def test_launches_that_nothing_orders_are_interleaved(checked: Checked) -> None:
+    assert checked("tickets.cu").code == 0
+    outcome = checked("tickets.cu", ("own = at;", "own = 0;"))
+    assert outcome.code == 3, outcome.out
+    assert "main fails where total runs beside work that nothing orders with it" in outcome.out
+
+
 def test_volatile_stores_come_late(checked: Checked) -> None:
     assert checked("volatile_flag.cu").code == 0
     outcome = checked("volatile_flag.cu", ("__threadfence();  // before the flag", ""))

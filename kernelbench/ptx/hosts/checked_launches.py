@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -11,12 +12,10 @@ from dataclasses import replace
 from typing import Any
 
 from kernelbench.emulator.assumptions import IN_TURN
-from kernelbench.emulator.findings import resource_name
 from kernelbench.emulator.settings import Emulation
-from kernelbench.ptx.demangle import short_name, source_name
-from kernelbench.ptx.errors import PtxError
+from kernelbench.ptx.demangle import short_name
 from kernelbench.ptx.hosts.cuda_launch import CudaLaunch
-from kernelbench.ptx.launcher import PtxModule
+from kernelbench.ptx.launcher import LaunchesBeside, PtxModule
 from kernelbench.ptx.report import Launched, PtxFinding, PtxReport, each_once, found_in, notes_in
 from kernelbench.ptx.script_symbols import host_place, host_symbols
 
@@ -33,6 +32,8 @@ _CHANGED = (
     "the host writes: nothing has made the host wait",
     "changed before it was read: nothing has made the host wait",
 )
+#: CTAs of a launch that is interleaved with another one.
+_MOST_BESIDE = 64
 #: An allocation as the runtime has it, and the variable of a call that makes one.
 _NUMBERED = re.compile(r"\ballocation (\d+)((?: \(argument \d+\))?)")
 _ALLOCATED = re.compile(
@@ -59,6 +60,8 @@ class CheckedLaunches:
     Attributes:
         made: Those that were made, in the order in which they began.
         order_matters: Whether another schedule of one may give another result without a race.
+        beside_others: The first kernel of those that were launched while other work was pending
+            that nothing orders with it.
     """
 
     def __init__(
@@ -74,7 +77,12 @@ class CheckedLaunches:
         self._held: defaultdict[tuple[Any, ...], set[bytes]] = defaultdict(set)
         self._more: Counter[tuple[Any, ...]] = Counter()
         self._modules: dict[int, PtxModule] = {}
-        self._begun: list[str] = []  # kernels that wait while others are made beside them
+        self._begun = 0  # launches that wait while others are made beside them
+        self._beside = LaunchesBeside()
+        # Of single schedules every other one, so that its seed tells.
+        self._interleaves = check == 1 and interleaves(seed) and len(seeds) <= 1
+        self.beside_others = ""
+        self._seeks_another = False
 
     def make(
         self, module: PtxModule, kernel: str, grid: Sequence[int], block: Sequence[int] | None,
@@ -87,9 +95,6 @@ class CheckedLaunches:
             form: Equal for launches that are checked as one; words: the same for rows.
             assumed: What it rests on by the way it is launched.
             options: Others of :meth:`PtxModule.launch`.
-
-        Raises:
-            PtxError: If it waits for another that waits for it.
         """
         order_matters = module.order_matters(kernel)
         self.order_matters |= order_matters
@@ -111,21 +116,17 @@ class CheckedLaunches:
         if self._seeds:
             self._seed = self._seeds.pop()
         seed, place = self._seed, len(self.made)  # others may be made while this one is
-        self._begun.append(kernel)
+        self._begun += 1
         try:
             report = module.launch(
                 kernel, grid, block, args, check=check, seed=seed,
                 emulation=Emulation(sms=self._sms), limit_s=self._limit_s, gpu_sms=self._gpu_sms,
-                further=further, **options,
+                further=further, beside=self._beside, joins=self._begun > 1, **options,
             )  # fmt: skip
         finally:
-            self._begun.pop()
-        if self._begun and any(each.what == resource_name("global") for each in report.waits):
-            raise PtxError(
-                f"kernels {source_name(self._begun[-1])} and {source_name(kernel)} each wait for "
-                "a word: kernels that answer each other are not modelled",
-                "check a run in which one of them needs no answer",
-            )
+            self._begun -= 1
+            if not self._begun:
+                self._beside.end()
         report = replace(report, assumptions=(*report.assumptions, *assumed))
         self.made.insert(place, Launched(words, seed, report))
         self._seed += report.schedules
@@ -259,12 +260,43 @@ class CheckedLaunches:
         Args:
             ordered: Whether the runtime knows what orders it with others.
         """
+        kernel = launch.kernel
+        may_interleave = self._may_interleave(launch)
+        if self._seeks_another and may_interleave:
+            launch.module.leave_to(
+                self._beside, kernel, launch.grid, launch.block, launch.args, memory=memory,
+                **launch.options,
+            )  # fmt: skip
+            report = PtxReport(kernel, (), (), 1, 0.0)
+            self.made.append(Launched(launch.words, self._seed, report))
+            return report
+        if may_interleave and not self._begun and launch.others is not None and launch.others(0):
+            self.beside_others = self.beside_others or short_name(kernel)
+            self._seeks_another = self._interleaves
+            while self._seeks_another and not self._beside and launch.others(0):
+                launch.others(1)
+            self._seeks_another = False
         assumed = [each for each in launch.assumed if not (ordered and each == IN_TURN)]
         return self.make(
-            launch.module, launch.kernel, launch.grid, launch.block, launch.args,
+            launch.module, kernel, launch.grid, launch.block, launch.args,
             form=launch.form, words=launch.words, assumed=assumed, memory=memory,
             others=launch.others, neighbours=launch.neighbours, **launch.options,
         )  # fmt: skip
+
+    def _may_interleave(self, launch: CudaLaunch) -> bool:
+        module, kernel, ctas = launch.module, launch.kernel, math.prod(launch.grid)
+        if ctas > _MOST_BESIDE or not module.order_matters(kernel):
+            return False
+        room = module.residency(
+            kernel, math.prod(launch.block), module.shape(kernel).static_shared + launch.shared,
+            math.prod(launch.cluster), self._gpu_sms, registers=False,
+        )  # fmt: skip
+        return room is None or 2 * ctas <= room.ctas  # two of them fit
+
+
+def interleaves(seed: int) -> bool:
+    """Whether launches that nothing orders run beside each other in a single schedule."""
+    return seed % 2 == 1
 
 
 def _memory_of(note: PtxFinding) -> str:

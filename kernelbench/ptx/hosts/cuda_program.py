@@ -30,6 +30,7 @@ from kernelbench.ptx.hosts.repeated_runs import (
     LARGE,
     SET_BACK,
     RepeatedRuns,
+    fails_beside_only,
     needs_new_memory,
     not_waited_for,
     seed_of_failure,
@@ -68,6 +69,7 @@ class CudaProgram:
             has written holds other values.
         fails_with: After a run without an error, the seed of one whose main fails; None if main
             returns 0 in other schedules, too.
+        fails_beside: Where it fails only as nothing orders a kernel with other work, that kernel.
 
     Raises:
         UsageError: If it does not compile, or calls what the runtime here lacks.
@@ -82,7 +84,7 @@ class CudaProgram:
     ) -> None:  # fmt: skip
         require_arch(arch)
         self.arch, self.sms, self.gpu_sms, self.gpus = arch, sms, gpu_sms, gpus
-        self.unnoticed = self.failed_call = self.not_waited_for = ""
+        self.unnoticed = self.failed_call = self.not_waited_for = self.fails_beside = ""
         self.lacks_gpus = self.asks_sms = self.needs_new_memory = False
         self._program = program
         self._loaded: LoadedProgram | None = None
@@ -133,7 +135,10 @@ class CudaProgram:
         found = self._finds_errors
         if status == 0 and not found and made.order_matters:
             self.fails_with = seed_of_failure(runs, kept, self._seed, began_s)
-            kept = kept if self.fails_with is None else [self.fails_with]
+            if self.fails_with is not None:
+                kept = [self.fails_with]
+                alone = made.beside_others and fails_beside_only(runs, self.fails_with, began_s)
+                self.fails_beside = made.beside_others if alone else ""
         if status == 0 and not found and self.fails_with is None and made.reads_new_memory:
             self.needs_new_memory = needs_new_memory(runs, kept, began_s)
         failed = status != 0 or self.fails_with is not None or self.needs_new_memory

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from kernelbench.base.child_process import end_with_parent
+from kernelbench.ptx.hosts.checked_launches import interleaves
 
 #: Runs in other schedules, and more of them in so many seconds; a run that takes longer than the
 #: first and the least limit is ended.
@@ -128,6 +129,18 @@ def seed_of_failure(
         if runs.status([seed + at], limit_s):
             return seed + at
     return None
+
+
+def fails_beside_only(runs: RepeatedRuns, seed: int, began_s: float) -> bool:
+    """Whether main fails with a seed because launches that nothing orders run beside each other:
+    it does not with seeds that have them run one after another.
+
+    Args:
+        began_s: As of :func:`seed_of_failure`.
+    """
+    limit_s = time.monotonic() - began_s
+    in_turn = (each for each in range(seed, seed + 2 * RUNS) if not interleaves(each))
+    return interleaves(seed) and not any(runs.status([each], limit_s) for each in in_turn)
 
 
 def not_waited_for(

@@ -88,9 +88,7 @@ void* device_malloc(size_t bytes);
 void device_free(void* pointer);
 void* pinned_malloc(size_t bytes);
 void pinned_free(void* pointer);
-// `extent`: of a cluster that extends along more than x.
-void launch(const rt::LaunchConfig& config, std::function<void()> body,
-            const CtaIndex* extent = nullptr);
+void launch(const rt::LaunchConfig& config, std::function<void()> body);
 int ctas_per_sm(uint32_t threads, uint32_t shared_bytes);
 
 // Streams. An operation is done at once, or, while calls are queued (kb_emu_queue), by

@@ -28,6 +28,7 @@ CtaIndex cluster_extent() {
 
 // PTX: %clusterid, %cluster_ctarank (10): both count along x first, then along y and z.
 CtaIndex Launch::cta_index(uint32_t cluster_id, uint32_t rank) const {
+  cluster_id -= first_cluster;
   const uint32_t columns = grid.x / extent.x, rows = grid.y / extent.y;
   return {cluster_id % columns * extent.x + rank % extent.x,
           cluster_id / columns % rows * extent.y + rank / extent.x % extent.y,

@@ -147,7 +147,7 @@ class Accessing {
   bool load() {
     bool any = holds_;
     Access checked = {};
-    const bool atomics = words_.others_in == launch_.serial && !mine_.atomic;
+    const bool atomics = launch_.runs(words_.others_in) && !mine_.atomic;
     for (size_t word = offset_ / 4; word * 4 < end_; ++word) {
       mine_.bytes = mask(word);
       const Access& writer = words_.writer(word);
@@ -169,8 +169,7 @@ class Accessing {
     Access checked = {};
     const bool overlaps = launch_.open_strictly != launch_.serial ||
                           launch_.streams_since != launch_.serial || launch_.operation != nullptr;
-    const bool others =
-        words_.others(0) != nullptr && (overlaps || words_.others_in == launch_.serial);
+    const bool others = words_.others(0) != nullptr && (overlaps || launch_.runs(words_.others_in));
     words_.written_in = launch_.serial;
     for (size_t word = offset_ / 4; word * 4 < end_; ++word) {
       mine_.bytes = mask(word);
@@ -260,9 +259,13 @@ class Accessing {
     const StreamOperation& mine = *launch_.operation;
     const bool waited = mine.ahead != nullptr && knows_wait(thread_);
     const StreamOperation* other = operation_of(earlier.serial);
+    const bool beside = launch_.is_beside(other);
+    // Or of a schedule before.
+    if (beside && (!launch_.runs(earlier.serial) || in_order(earlier))) return;
     const bool strong = other != nullptr && other->kind == StreamOperation::Kind::kHost &&
                         mine_.atomic;  // the host may poll it: what fails tells
-    const Handed handed = handed_over(mine, earlier, wrote, waited, actor_.knows);
+    const Handed handed =
+        beside ? handed_beside(earlier) : handed_over(mine, earlier, wrote, waited, actor_.knows);
     const bool after = handed == Handed::kYes;
     if (after && (other == nullptr || other->kind != StreamOperation::Kind::kFree)) return;
     reported_ = !strong;
@@ -274,6 +277,12 @@ class Accessing {
                        .buffer = region_.at(word * 4),
                        .text = actor_.what + std::string(writing_ ? " writes " : " reads ") +
                                region_.name + unordered_text(mine, *other, wrote, waited, handed)});
+  }
+
+  // Of a grid that runs beside this one.
+  Handed handed_beside(const Access& earlier) const {
+    if (in_supposed_order(earlier)) return Handed::kSupposed;
+    return observed_by_atomic(thread_, earlier) ? Handed::kUnfenced : Handed::kNone;
   }
 
   void check_other_grid(const Access& earlier, bool wrote, size_t word) {

@@ -10,6 +10,7 @@
 
 #include "global_shadow.hpp"
 #include "operations.hpp"
+#include "runner.hpp"
 
 namespace kb::emu {
 
@@ -120,6 +121,13 @@ void keep_released(const std::vector<std::pair<const void*, Released>>& words, u
       clusters = std::max(clusters, each->highest_below(kForeign) + 1);
     }
   }
+  for (StreamOperation* each : acquiring) {
+    for (Abroad::Pointer* known : {&each->acquired, &each->supposed, &each->of_system}) {
+      if (*known == nullptr || !(*known)->any_of(0, kForeign)) continue;
+      clusters = std::max(clusters, (*known)->highest_below(kForeign) + 1);
+      *known = (*known)->renumbered(kForeign, first);
+    }
+  }
   next_number = std::max(next_number, first + clusters);
   operation.numbers = {serial, first, next_number};
   for (const auto& [word, released] : words) {
@@ -134,8 +142,11 @@ void keep_released(const std::vector<std::pair<const void*, Released>>& words, u
 void note_acquired(const Released& released) {
   StreamOperation* const operation = current_operation();
   if (operation == nullptr) return;
-  const auto note = [operation](Abroad::Pointer& into, const Abroad::Pointer& what) {
-    if (what == nullptr || !what->any_of(kForeign, UINT32_MAX)) return;
+  // What grids that run beside each other have released has numbers at the end of the launch.
+  const bool beside =
+      current_thread != nullptr && !current_thread->cta->cluster->launch->whole->beside.empty();
+  const auto note = [&](Abroad::Pointer& into, const Abroad::Pointer& what) {
+    if (what == nullptr || !(beside || what->any_of(kForeign, UINT32_MAX))) return;
     into = Abroad::joined(into, what);
     remember(acquiring, *operation);
   };

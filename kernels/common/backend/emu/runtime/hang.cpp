@@ -37,7 +37,9 @@ Change& change_of(const void* at) {
 
 // Which thread that was, and whether it may do so again.
 std::string by_text(const Change& change, const std::deque<Cluster>& clusters) {
-  const Launch& launch = *clusters.front().launch;
+  const auto of = std::find_if(clusters.begin(), clusters.end(),
+                               [&](const Cluster& each) { return each.id == change.cluster; });
+  const Launch& launch = *(of == clusters.end() ? clusters.front() : *of).launch;
   if (change.component >= launch.threads * launch.cluster) return {};
   const uint32_t rank = change.component / launch.threads;
   const uint32_t thread = change.component % launch.threads;
@@ -46,8 +48,6 @@ std::string by_text(const Change& change, const std::deque<Cluster>& clusters) {
   if (launch.grid.y * launch.grid.z > 1) {
     text += "," + std::to_string(cta.y) + "," + std::to_string(cta.z);
   }
-  const auto of = std::find_if(clusters.begin(), clusters.end(),
-                               [&](const Cluster& each) { return each.id == change.cluster; });
   const bool gone = of == clusters.end() || of->ctas[rank].threads[thread].exited;
   return text + ", thread " + std::to_string(thread) + (gone ? ", which has exited" : "");
 }
@@ -63,22 +63,22 @@ void describe_word(WaitRecord& entry, const void* word, uint32_t bytes,
   if (!region->allocated) entry.word += " + " + std::to_string(offset);
   if (bytes <= 8) entry.word += " holds " + std::to_string(bits_at(word, bytes));
   if (region->words == nullptr || !checking()) return;
-  const uint64_t serial = clusters.front().launch->serial;
+  const Launch& launch = *clusters.front().launch;
   const Access& writer = region->words->writer(offset / 4);
   const Change& last = change_of(word);
-  if (last.serial == serial) {
+  if (launch.runs(last.serial)) {
     if (last.at != word) return;  // no room was left for it
     entry.word += "; changed";
     if (last.times > 1) entry.word += " " + std::to_string(last.times) + " times, last";
     entry.word += by_text(last, clusters);
     entry.arrive_pc = last.pc;
-  } else if (writer.serial == serial && !(writer.atomic && runs_ptx())) {
+  } else if (launch.runs(writer.serial) && !(writer.atomic && runs_ptx())) {
     entry.arrive_pc = place_pc(writer);
   } else {  // or by an atomic that has left it as it was
     entry.word += "; nothing in this launch has changed it";
-    entry.arrive_pc = writer.serial == serial ? changed_before(word)
-                      : writer.serial != 0    ? place_pc(writer)
-                                              : nullptr;
+    entry.arrive_pc = launch.runs(writer.serial) ? changed_before(word)
+                      : writer.serial != 0       ? place_pc(writer)
+                                                 : nullptr;
   }
 }
 

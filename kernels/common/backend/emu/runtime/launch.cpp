@@ -81,9 +81,14 @@ void run_clusters(Launch& launch) {
   const SignalStack signal_stack;
   const Watched watched;
   const uint32_t resident = launch.cooperative ? progress.clusters : 1;
-  Runner runner(
-      launch, resources_for(launch.threads * launch.cluster * resident, launch.cluster * resident),
-      resident);
+  uint32_t threads = launch.threads * launch.cluster;
+  uint32_t ctas = launch.cluster;
+  for (const auto& each : launch.beside) {
+    threads = std::max(threads, each->threads * each->cluster);
+    ctas = std::max(ctas, each->cluster);
+  }
+  Runner runner(launch, resources_for(threads * resident, ctas * resident), resident, threads,
+                ctas);
   ++progress.running;
   if (launch.cooperative) {
     std::vector<uint32_t> ids(resident);
@@ -162,7 +167,7 @@ uint64_t launch_serial() {
 }
 
 uint64_t new_serial() {
-  note_serial(++last_serial);
+  note_serial(++last_serial, current_operation());
   return last_serial;
 }
 
@@ -222,6 +227,26 @@ int64_t Launch::next_cluster_below(uint32_t id, const Runner& runner) {
   return take(progress.next, progress.order.size());
 }
 
+Launch& Launch::grid_of(uint32_t cluster_id) {
+  Launch* found = this;
+  for (const auto& each : beside) {
+    if (each->first_cluster <= cluster_id) found = each.get();
+  }
+  return *found;
+}
+
+bool Launch::runs_beside(uint64_t of) const {
+  return of == serial || std::any_of(beside.begin(), beside.end(),
+                                     [of](const auto& each) { return each->serial == of; });
+}
+
+bool Launch::is_beside(const StreamOperation* other) const {
+  return other != operation && !whole->beside.empty() &&
+         (other == whole->operation ||
+          std::any_of(whole->beside.begin(), whole->beside.end(),
+                      [other](const auto& each) { return each->operation == other; }));
+}
+
 uint32_t os_threads_running() {
   return progress.running.load();
 }
@@ -245,12 +270,10 @@ int64_t Launch::cancel_next_cluster() {
   return later_cluster();
 }
 
-// Runtime: cudaLaunchKernelEx with the attributes cluster dimension and cooperative.
-// Refuses what the driver would refuse, runs the grid to its end, and throws what a finding that
-// ended it says.
-// Not modelled: a launch runs to its end before the next begins. What a dependent one, or one on
-// another stream, may overlap with is found all the same (grids.cpp).
-void launch(const rt::LaunchConfig& config, std::function<void()> body, const CtaIndex* shape) {
+namespace {
+
+// Refuses what the driver would refuse.
+void take_form(Launch& launch, const rt::LaunchConfig& config, const CtaIndex* shape) {
   const CtaIndex extent = shape != nullptr ? *shape : CtaIndex{config.cluster, 1, 1};
   if (config.threads == 0 || config.threads > 1024 || config.grid.x == 0 || config.grid.y == 0 ||
       config.grid.z == 0 || extent.x * extent.y * extent.z == 0 || config.grid.x % extent.x != 0 ||
@@ -266,23 +289,59 @@ void launch(const rt::LaunchConfig& config, std::function<void()> body, const Ct
                     " bytes of shared memory; a CTA can have " + std::to_string(kMaxSharedBytes));
   }
   if (config.cluster > 16) throw rt::Error("launch: a cluster has at most 16 CTAs");
+  launch.grid = config.grid;
+  launch.threads = config.threads;
+  launch.cluster = config.cluster;
+  launch.extent = extent;
+  launch.shared_bytes = config.shared_bytes;
+  launch.cooperative = config.cooperative;
+}
+
+void take_form(Launch& launch, const TranslatedGrid& grid) {
+  take_form(launch, grid.config, &grid.extent);
+  launch.body = grid.body;
+  launch.block = grid.block;
+  launch.kernel = grid.kernel;
+  launch.operation = grid.operation;
+}
+
+// Behind the clusters of those before it, with a serial of its own.
+void put_beside(Launch& whole, const TranslatedGrid& grid) {
+  auto made = std::make_unique<Launch>();
+  take_form(*made, grid);
+  made->cooperative = true;
+  made->whole = &whole;
+  made->number = whole.number;
+  made->serial = ++last_serial;
+  note_serial(made->serial, grid.operation);
+  made->open_unwaited = made->open_waited = made->open_strictly = made->serial;
+  made->streams_since = made->serial;
+  const Launch& last = whole.beside.empty() ? whole : *whole.beside.back();
+  made->first_cluster = last.first_cluster + last.clusters();
+  whole.beside.push_back(std::move(made));
+}
+
+// Runtime: cudaLaunchKernelEx with the attributes cluster dimension and cooperative.
+// Runs the grid to its end, and throws what a finding that ended it says.
+// Not modelled: a launch runs to its end before the next begins, but for grids that are given here.
+// What a dependent one, or one on another stream, may overlap with is found all the same
+// (grids.cpp).
+void launch(Launch& current, const rt::LaunchConfig& config,
+            const std::vector<TranslatedGrid>& beside) {
+  const bool translated = current.block.x != 0;
   install_fault_handler();
   begin_launch_findings();
-  Launch current;
-  current.grid = config.grid;
-  current.threads = config.threads;
-  current.cluster = config.cluster;
-  current.extent = extent;
-  current.shared_bytes = config.shared_bytes;
-  current.cooperative = config.cooperative;
   current.number = launches++;
   current.serial = serial_launched = ++last_serial;
   if (!checking()) forget_contents();
-  current.body = std::move(body);
   order_grid(current, config.dependent, config.stream);
   current.operation = current_operation();
-  note_serial(current.serial);
-  progress.clusters = config.grid.x * config.grid.y * config.grid.z / config.cluster;
+  note_serial(current.serial, current.operation);
+  progress.clusters = current.clusters();
+  for (const TranslatedGrid& each : beside) {
+    put_beside(current, each);
+    progress.clusters += current.beside.back()->clusters();
+  }
   // As many clusters as SMs hold start at once; Cluster Launch Control hands out the others.
   progress.slots = std::min(progress.clusters, std::max(1u, current_options.sms / config.cluster));
   progress.started = config.cooperative ? progress.slots : 0;  // all of them at once
@@ -291,7 +350,7 @@ void launch(const rt::LaunchConfig& config, std::function<void()> body, const Ct
   progress.order.clear();
   if (checking()) {
     uint64_t state = current_options.seed ^ current.number;
-    const bool all = shape != nullptr && !deciding;
+    const bool all = translated && !deciding;
     progress.order.resize(progress.clusters);
     std::iota(progress.order.begin(), progress.order.end(), 0u);
     if (all) draw_order_of_all(state);
@@ -305,7 +364,7 @@ void launch(const rt::LaunchConfig& config, std::function<void()> body, const Ct
       }
       std::swap(progress.order[i - 1], progress.order[other]);
     }
-    progress.any_below = shape == nullptr;
+    progress.any_below = !translated;
     if (!all && progress.clusters > progress.slots) draw_order_of_later(current, state);
     current.together = !config.cooperative && progress.slots > 1 && draw_together(current, state);
   }
@@ -323,8 +382,7 @@ void launch(const rt::LaunchConfig& config, std::function<void()> body, const Ct
   workers = config.cooperative || timing ? 1 : std::min(workers, progress.clusters);
   current.os_threads = workers;
   timed(Op::kLaunch, nullptr, config.grid.x * config.grid.y * config.grid.z,
-        config.threads | uint64_t{extent.x * extent.y * extent.z} << 16, config.shared_bytes,
-        config.dependent);
+        config.threads | uint64_t{config.cluster} << 16, config.shared_bytes, config.dependent);
   const Watchdog watchdog(current);
   std::vector<std::thread> others;
   for (uint32_t i = 1; i < workers; ++i) others.emplace_back([&current] { run_clusters(current); });
@@ -334,9 +392,25 @@ void launch(const rt::LaunchConfig& config, std::function<void()> body, const Ct
   settle_counters();
   grid_completed(current, config.stream);
   operation_launched(current);
+  for (const auto& each : current.beside) operation_launched(*each);
   end_launch_findings();
   const std::string error = launch_error();
   if (!error.empty()) throw rt::Error(error);
+}
+
+}  // namespace
+
+void launch(const rt::LaunchConfig& config, std::function<void()> body) {
+  Launch current;
+  take_form(current, config, nullptr);
+  current.body = std::move(body);
+  launch(current, config, {});
+}
+
+void launch(const TranslatedGrid& grid, const std::vector<TranslatedGrid>& beside) {
+  Launch current;
+  take_form(current, grid);
+  launch(current, grid.config, beside);
 }
 
 int sm_count() {

@@ -138,6 +138,9 @@ struct Cluster {
 // cooperative.
 // One kernel launch; shared by OS threads.
 struct Launch {
+  Launch() = default;
+  Launch(const Launch&) = delete;
+  Launch& operator=(const Launch&) = delete;
   CtaIndex grid = {};
   uint32_t threads = 0;
   uint32_t cluster = 1;         // CTAs
@@ -150,6 +153,22 @@ struct Launch {
   uint64_t number = 0;  // since kb_emu_configure
   uint64_t serial = 0;  // since the process began
   std::function<void()> body;
+  CtaIndex block = {};           // of translated PTX
+  const void* kernel = nullptr;  // likewise
+  // Grids of other operations of a program whose clusters are interleaved with these, and have the
+  // ids behind theirs; and the launch that has them.
+  std::vector<std::unique_ptr<Launch>> beside;
+  Launch* whole = this;
+  uint32_t first_cluster = 0;
+  uint32_t clusters() const { return grid.x * grid.y * grid.z / cluster; }
+  Launch& grid_of(uint32_t cluster_id);
+  // Whether that is the serial of one of the grids that run now.
+  bool runs(uint64_t of) const {
+    return of == serial || (!whole->beside.empty() && whole->runs_beside(of));
+  }
+  bool runs_beside(uint64_t of) const;
+  // Whether that is the operation of another one of them.
+  bool is_beside(const StreamOperation* other) const;
   // The index of a CTA, by its cluster's id and its rank there.
   CtaIndex cta_index(uint32_t cluster_id, uint32_t rank) const;
   uint32_t os_threads = 1;

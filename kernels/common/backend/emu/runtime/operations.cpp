@@ -132,7 +132,7 @@ void Past::add(const StreamOperation& operation) {
 }
 
 StreamOperation* current_operation() {
-  return current;
+  return current_thread != nullptr ? current_thread->cta->cluster->launch->operation : current;
 }
 
 const StreamOperation* operation_of(uint64_t serial) {
@@ -141,10 +141,10 @@ const StreamOperation* operation_of(uint64_t serial) {
              : by_serial[serial - first_serial];
 }
 
-void note_serial(uint64_t serial) {
+void note_serial(uint64_t serial, const StreamOperation* operation) {
   if (!is_program) return;
   by_serial.resize(serial - first_serial + 1);
-  by_serial.back() = current;
+  by_serial.back() = operation;
 }
 
 // A read before the trigger of its CTA is over when a dependent begins.
@@ -212,10 +212,14 @@ bool hands_over() {
 }
 
 void operation_launched(const Launch& launch) {
-  if (current == nullptr || launch.operation != current) return;
-  current->waits &= launch.waited;
-  current->triggers |= launch.triggered;
-  current->triggers_after_wait |= launch.started_after_wait;
+  StreamOperation* const operation = launch.operation;
+  if (current == nullptr || operation == nullptr || launch.whole->operation != current) return;
+  operation->waits &= launch.waited;
+  operation->triggers |= launch.triggered;
+  operation->triggers_after_wait |= launch.started_after_wait;
+  // What it has released is kept as that of the whole launch.
+  if (operation == current) return;
+  operation->numbers = {launch.serial, current->numbers.first, current->numbers.last};
 }
 
 std::shared_ptr<Words> lasting_words(const std::byte* begin, size_t count) {

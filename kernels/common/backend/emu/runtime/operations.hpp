@@ -62,12 +62,12 @@ struct StreamOperation {
   Abroad::Pointer of_system;
 };
 
-// The operation that does something now; null outside of programs.
+// The operation that does something now, of a thread its launch's; null outside of programs.
 StreamOperation* current_operation();
 // Of a launch or an access with that serial; null if all that comes now is behind it.
 const StreamOperation* operation_of(uint64_t serial);
-// A new serial belongs to the operation that does something now.
-void note_serial(uint64_t serial);
+// A new serial belongs to that operation.
+void note_serial(uint64_t serial, const StreamOperation* operation);
 // Whether what `operation` does now comes after that access of another one: its writes, or of reads
 // those before its CTA's trigger.
 bool behind(const StreamOperation& operation, const Access& earlier, bool wrote, bool waited);

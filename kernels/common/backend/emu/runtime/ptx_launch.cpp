@@ -1,4 +1,5 @@
 // Launches of translated PTX: by themselves, or in place of a kernel of a step's library.
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -9,6 +10,7 @@
 #include "api_core.hpp"
 #include "api_ptx.hpp"
 #include "core.hpp"
+#include "launch.hpp"
 #include "operations.hpp"
 #include "rt.cuh"
 #include "runner.hpp"
@@ -18,17 +20,67 @@ namespace kb::emu {
 namespace {
 
 std::unordered_map<const void*, TranslatedKernel> translations;
-BlockExtent extent = {};
+bool runs_translated = false;
 const void* running = nullptr;
-const std::byte* parameters_begin = nullptr;
-const std::byte* parameters_end = nullptr;
-uint32_t words_of_grid[2];
-bool has_words = false;
 std::atomic<bool> asked_for_words = false;
 
-struct Freed {
-  void operator()(void* memory) const { std::free(memory); }
+// A kernel with its parameters, and the two words of a cooperative grid.
+class Given {
+ public:
+  Given(TranslatedKernel kernel, const rt::LaunchConfig& config, const CtaIndex& extent,
+        const CtaIndex& block, const void* parameters, size_t bytes)
+      : bytes_(bytes) {
+    constexpr size_t kAlignment = 128;  // of a tensor map
+    const size_t rounded = (bytes / kAlignment + 1) * kAlignment;
+    copy_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded)));
+    std::memcpy(copy_.get(), parameters, bytes);
+    grid = {.config = config,
+            .body = [kernel, copy = copy_.get()] { kernel(copy); },
+            .extent = extent,
+            .block = block,
+            .kernel = reinterpret_cast<const void*>(kernel),
+            .operation = current_operation()};
+  }
+  bool has(const std::byte* address) const {
+    return address >= copy_.get() && address < copy_.get() + bytes_;
+  }
+  uint32_t* words() { return grid.config.cooperative ? words_ : nullptr; }
+  void begin() {
+    words_[0] = words_[1] = 0;
+    if (words() == nullptr) return;
+    register_region(words_, sizeof words_, "the grid's barrier", true, false);
+  }
+
+  TranslatedGrid grid;
+
+ private:
+  struct Freed {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<std::byte, Freed> copy_;
+  size_t bytes_;
+  uint32_t words_[2] = {};
 };
+
+Given* launched = nullptr;
+std::vector<std::unique_ptr<Given>> beside;  // grids that run beside what is launched
+
+Given& given() {
+  const Launch& launch = *self().cta->cluster->launch;
+  const auto& grids = launch.whole->beside;
+  const auto at = std::find_if(grids.begin(), grids.end(),
+                               [&launch](const auto& each) { return each.get() == &launch; });
+  return at == grids.end() ? *launched : *beside[static_cast<size_t>(at - grids.begin())];
+}
+
+rt::LaunchConfig config_of(const uint32_t* grid, const uint32_t* block, const uint32_t* cluster,
+                           uint32_t shared_bytes, bool cooperative) {
+  return {.grid = {grid[0], grid[1], grid[2]},
+          .threads = block[0] * block[1] * block[2],
+          .shared_bytes = shared_bytes,
+          .cluster = cluster[0] * cluster[1] * cluster[2],
+          .cooperative = cooperative};
+}
 
 }  // namespace
 
@@ -41,25 +93,29 @@ TranslatedKernel translation_of(const void* kernel) {
 // PTX: tcgen05.fence (9.7.16.6) is what compilers leave out; there the checker keeps a second
 // clock.
 bool runs_ptx() {
-  return extent.x != 0 || !translations.empty();
+  return runs_translated || !translations.empty();
 }
 
 const void* kernel_running() {
-  return running;
+  return current_thread != nullptr ? current_thread->cta->cluster->launch->kernel : running;
 }
 
 const void* translated_code() {
-  return extent.x != 0 ? running : nullptr;
+  return runs_translated ? running : nullptr;
 }
 
 // PTX: .param of a kernel (5.1.6): what every launch of PTX may read beside its buffers.
 bool in_no_parameter(const void* address) {
-  return extent.x != 0 && (address < parameters_begin || address >= parameters_end);
+  const auto* byte = static_cast<const std::byte*>(address);
+  return runs_translated && !launched->has(byte) &&
+         std::none_of(beside.begin(), beside.end(),
+                      [byte](const auto& each) { return each->has(byte); });
 }
 
 // PTX: %ntid (10). Steps launch CTAs in one dimension.
 BlockExtent block_extent() {
-  if (extent.x != 0) return extent;
+  const CtaIndex& block = self().cta->cluster->launch->block;
+  if (block.x != 0) return {block.x, block.y, block.z};
   return {static_cast<uint32_t>(self().cta->threads.size()), 1, 1};
 }
 
@@ -67,8 +123,9 @@ BlockExtent block_extent() {
 // Assumption: %envreg1 and %envreg2, which PTX leaves to the driver, have the address of a
 // workspace where cooperative groups synchronize the grid: so its headers use them.
 uint32_t* grid_words() {
-  if (!has_words) asked_for_words = true;
-  return has_words ? words_of_grid : nullptr;
+  uint32_t* const words = given().words();
+  if (words == nullptr) asked_for_words = true;
+  return words;
 }
 
 // PTX: %envreg<32> (10).
@@ -81,36 +138,28 @@ int launch_translated(TranslatedKernel kernel, const uint32_t (&grid)[3],
                       const uint32_t (&block)[3], const uint32_t (&cluster)[3],
                       uint32_t shared_bytes, bool cooperative, const void* parameters, size_t bytes,
                       char* message, size_t size) {
-  constexpr size_t kAlignment = 128;  // of a tensor map
-  const size_t rounded = (bytes / kAlignment + 1) * kAlignment;
-  const std::unique_ptr<void, Freed> copy(std::aligned_alloc(kAlignment, rounded));
-  std::memcpy(copy.get(), parameters, bytes);
-  parameters_begin = static_cast<const std::byte*>(copy.get());
-  parameters_end = parameters_begin + bytes;
-  extent = {block[0], block[1], block[2]};
-  running = reinterpret_cast<const void*>(kernel);
-  words_of_grid[0] = words_of_grid[1] = 0;
-  has_words = cooperative;
+  Given made(kernel, config_of(grid, block, cluster, shared_bytes, cooperative),
+             {cluster[0], cluster[1], cluster[2]}, {block[0], block[1], block[2]}, parameters,
+             bytes);
+  launched = &made;
+  runs_translated = true;
+  running = made.grid.kernel;
   asked_for_words = false;
   forget_device_launches();
-  if (cooperative) {
-    register_region(words_of_grid, sizeof words_of_grid, "the grid's barrier", true, false);
+  made.begin();
+  std::vector<TranslatedGrid> others;
+  for (const auto& each : beside) {
+    each->begin();
+    others.push_back(each->grid);
   }
-  const CtaIndex shape = {cluster[0], cluster[1], cluster[2]};
   int status = 0;
   try {
-    launch(
-        {.grid = {grid[0], grid[1], grid[2]},
-         .threads = block[0] * block[1] * block[2],
-         .shared_bytes = shared_bytes,
-         .cluster = cluster[0] * cluster[1] * cluster[2],
-         .cooperative = cooperative},
-        [kernel, &copy] { kernel(copy.get()); }, &shape);
+    launch(made.grid, others);
   } catch (const rt::Error& error) {
     std::snprintf(message, size, "%s", error.what());
     status = 1;
   }
-  extent = {};
+  runs_translated = false;
   return status;
 }
 
@@ -118,6 +167,20 @@ int launch_translated(TranslatedKernel kernel, const uint32_t (&grid)[3],
 
 // Whether what kernels print is left out (ptx_frontend/calls.hpp).
 extern "C" __attribute__((visibility("default"))) uint32_t kb_emu_silent = 0;
+
+// A kernel of the operation of a program that begins now: its CTAs run beside those of what is
+// launched from now on; null: none do.
+extern "C" __attribute__((visibility("default"))) void kb_emu_beside(
+    kb::emu::TranslatedKernel kernel, const uint32_t* grid, const uint32_t* block,
+    const uint32_t* cluster, uint32_t shared_bytes, int cooperative, const void* parameters,
+    uint64_t bytes) {
+  using namespace kb::emu;
+  if (kernel == nullptr) return beside.clear();
+  beside.push_back(std::make_unique<Given>(
+      kernel, config_of(grid, block, cluster, shared_bytes, cooperative != 0),
+      kb::CtaIndex{cluster[0], cluster[1], cluster[2]}, kb::CtaIndex{block[0], block[1], block[2]},
+      parameters, bytes));
+}
 
 // What the loader calls; see kernelbench/ptx/step_kernels.py.
 extern "C" __attribute__((visibility("default"))) void kb_emu_translate(

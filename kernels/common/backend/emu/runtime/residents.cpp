@@ -34,8 +34,9 @@ Resources::~Resources() {
   if (mapping != nullptr) munmap(mapping, mapped);
 }
 
-Runner::Runner(Launch& launch, std::unique_ptr<Resources> resources, uint32_t clusters)
-    : launch_(launch), roomy_(clusters) {
+Runner::Runner(Launch& launch, std::unique_ptr<Resources> resources, uint32_t clusters,
+               uint32_t threads, uint32_t ctas)
+    : launch_(launch), roomy_(clusters), threads_(threads), ctas_(ctas) {
   add_home(std::move(resources));
 }
 
@@ -109,34 +110,35 @@ void Runner::start(uint32_t id) {
   const size_t slot = started_++;
   if (slot >= clusters_.size()) clusters_.emplace_back();
   const size_t extra = slot < roomy_ ? 0 : slot - roomy_ + 1;
-  const uint32_t threads = launch_.threads * launch_.cluster;
-  if (extra >= homes_.size()) add_home(resources_for(threads, launch_.cluster));
+  Launch& launch = launch_.grid_of(id);
+  const uint32_t threads = launch.threads * launch.cluster;
+  if (extra >= homes_.size()) add_home(resources_for(threads_, ctas_));
   Home& home = homes_[extra];
   const size_t place = extra == 0 ? slot : 0;
   Cluster& cluster = clusters_[slot];
-  cluster.launch = &launch_;
+  cluster.launch = &launch;
   cluster.id = id;
-  cluster.shared_base = home.resources->shared + place * launch_.cluster * kSharedStride;
-  uint64_t seed = options().seed * 0x2545f4914f6cdd1du + launch_.number * 0x9e3779b1u + id;
+  cluster.shared_base = home.resources->shared + place * ctas_ * kSharedStride;
+  uint64_t seed = options().seed * 0x2545f4914f6cdd1du + launch.number * 0x9e3779b1u + id;
   split_mix(seed);
   cluster.random_state = seed;
   cluster.barrier = {};
   cluster.next_copy = 0;
   cluster.grid_waits.clear();
-  const uint32_t warps = (launch_.threads + kWarpSize - 1) / kWarpSize;
-  cluster.components = threads + 2 * warps * launch_.cluster + kCopySlots;
+  const uint32_t warps = (launch.threads + kWarpSize - 1) / kWarpSize;
+  cluster.components = threads + 2 * warps * launch.cluster + kCopySlots;
   cluster.live_threads = threads;
   if (checking()) cluster.accesses.clear();
-  if (cluster.ctas.size() != launch_.cluster) {
+  if (cluster.ctas.size() != launch.cluster) {
     cluster.ctas.clear();
-    cluster.ctas.resize(launch_.cluster);
+    cluster.ctas.resize(launch.cluster);
   }
-  for (uint32_t rank = 0; rank < launch_.cluster; ++rank) {
+  for (uint32_t rank = 0; rank < launch.cluster; ++rank) {
     Cta& cta = cluster.ctas[rank];
     cta.cluster = &cluster;
     cta.rank = rank;
     start_memory(cta);
-    start_threads(cta, &home.fibers[place * threads]);
+    start_threads(cta, &home.fibers[place * threads_]);
     start_tma(cta);
     start_tensor(cta);
   }
@@ -148,11 +150,12 @@ void Runner::start(uint32_t id) {
 // used again: it holds a pattern that is NaN in every float format.
 void Runner::start_memory(Cta& cta) {
   Cluster& cluster = *cta.cluster;
-  cta.index = launch_.cta_index(cluster.id, cta.rank);
+  const Launch& launch = *cluster.launch;
+  cta.index = launch.cta_index(cluster.id, cta.rank);
   cta.shared = cluster.shared_base + cta.rank * kSharedStride;
-  cta.shared_bytes = launch_.shared_bytes;
+  cta.shared_bytes = launch.shared_bytes;
   cta.shared_type = nullptr;
-  std::memset(cta.shared, 0xff, launch_.shared_bytes);
+  std::memset(cta.shared, 0xff, launch.shared_bytes);
   cta.barrier_index.assign(kMaxSharedBytes / 8, 0);
   cta.barriers.clear();
   for (NamedBarrier& barrier : cta.named) barrier = {};
@@ -175,32 +178,33 @@ void Runner::start_memory(Cta& cta) {
 // Warps and threads, each thread with a fiber from `fibers` on and a clock that knows of nothing
 // but itself. The clocks' components: the cluster's threads, by rank; then pipes; then copies.
 void Runner::start_threads(Cta& cta, Fiber* fibers) {
-  cta.live_threads = launch_.threads;
+  const uint32_t count = cta.cluster->launch->threads;
+  cta.live_threads = count;
   cta.pending = 0;
   cta.triggered = false;
-  const uint32_t warps = (launch_.threads + kWarpSize - 1) / kWarpSize;
+  const uint32_t warps = (count + kWarpSize - 1) / kWarpSize;
   cta.warps.clear();
   cta.warps.resize(warps);
   cta.threads.clear();
-  cta.threads.resize(launch_.threads);
+  cta.threads.resize(count);
   for (uint32_t w = 0; w < warps; ++w) {
     Warp& warp = cta.warps[w];
     warp.cta = &cta;
     warp.index = w;
-    warp.count = std::min(kWarpSize, launch_.threads - w * kWarpSize);
+    warp.count = std::min(kWarpSize, count - w * kWarpSize);
     warp.number = static_cast<uint32_t>(warps_.size());
     warps_.push_back(&warp);
     awake_.resize(warps_.size() / 64 + 1);
     may_run(warp.number);
   }
-  for (uint32_t t = 0; t < launch_.threads; ++t) {
+  for (uint32_t t = 0; t < count; ++t) {
     Thread& thread = cta.threads[t];
     thread.cta = &cta;
     thread.index = t;
     thread.lane = t % kWarpSize;
     thread.warp = &cta.warps[t / kWarpSize];
     if (thread.lane == 0) thread.warp->threads = &thread;
-    thread.component = cta.rank * launch_.threads + t;
+    thread.component = cta.rank * count + t;
     thread.fiber = &fibers[thread.component];
     if (checking()) {
       thread.knows.seen.at.assign(cta.cluster->components, 0);

@@ -57,7 +57,7 @@ void Runner::outside_threads(const Cta& cta, const Body& body) {
 // exited.
 void Runner::thread_main() {
   try {
-    launch_.body();
+    (*current_)->cta->cluster->launch->body();
   } catch (const std::exception& error) {
     end_launch({.kind = Class::kCrash, .text = std::string("the kernel threw: ") + error.what()});
   }

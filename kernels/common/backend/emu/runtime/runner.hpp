@@ -37,7 +37,9 @@ struct Resources {
 // of a cooperative launch.
 class Runner {
  public:
-  Runner(Launch& launch, std::unique_ptr<Resources> resources, uint32_t clusters);
+  // `threads`, `ctas`: of a cluster at most.
+  Runner(Launch& launch, std::unique_ptr<Resources> resources, uint32_t clusters, uint32_t threads,
+         uint32_t ctas);
   // Runs the clusters with these ids to their end, or until the launch is abandoned.
   void run(const std::vector<uint32_t>& ids);
   void give_back_resources();
@@ -117,6 +119,7 @@ class Runner {
   Launch& launch_;
   std::deque<Home> homes_;  // the first is of the first `roomy_` clusters, others of one each
   size_t roomy_;
+  const uint32_t threads_, ctas_;  // of a cluster at most
   std::deque<Cluster> clusters_;
   size_t started_ = 0;  // of the clusters, since `run` began
   std::vector<Warp*> warps_;
