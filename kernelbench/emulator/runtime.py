@@ -347,6 +347,11 @@ class Runtime:
             ctypes.c_int(cooperative), parameters, ctypes.c_uint64(len(parameters)),
         )  # fmt: skip
 
+    @property
+    def gpu(self) -> int:
+        """Of the operation of a program that begins now."""
+        return int(self._library.kb_emu_gpu())
+
     def put_none_beside(self) -> None:
         """Launches to come are made by themselves again."""
         self._library.kb_emu_beside(None, None, None, None, 0, 0, None, ctypes.c_uint64(0))

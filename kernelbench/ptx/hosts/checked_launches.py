@@ -12,8 +12,12 @@ from dataclasses import replace
 from typing import Any
 
 from kernelbench.emulator.assumptions import IN_TURN
+from kernelbench.emulator.findings import resource_name
+from kernelbench.emulator.runtime import runtime
 from kernelbench.emulator.settings import Emulation
-from kernelbench.ptx.demangle import short_name
+from kernelbench.project.shipped import shipped_blocks
+from kernelbench.ptx.demangle import short_name, source_name
+from kernelbench.ptx.errors import PtxError
 from kernelbench.ptx.hosts.cuda_launch import CudaLaunch
 from kernelbench.ptx.launcher import LaunchesBeside, PtxModule
 from kernelbench.ptx.report import Launched, PtxFinding, PtxReport, each_once, found_in, notes_in
@@ -55,6 +59,7 @@ class CheckedLaunches:
         limit_s: Seconds after which a schedule is ended, as a hang; 0 for never.
         gpu_sms: SMs of the GPU on which CTAs that wait for each other have to reside; 0 for those
             of the GPU that the arch stands for.
+        gpus: That the program has.
         seeds: Of the first launches, one for each; empty for seeds in a row.
 
     Attributes:
@@ -66,7 +71,7 @@ class CheckedLaunches:
 
     def __init__(
         self, check: int, seed: int, sms: int, limit_s: float, gpu_sms: int = 0,
-        seeds: Sequence[int] = (),
+        gpus: int = 1, seeds: Sequence[int] = (),
     ) -> None:  # fmt: skip
         self._seeds = [*reversed(seeds)]
         self.made: list[Launched] = []
@@ -77,10 +82,10 @@ class CheckedLaunches:
         self._held: defaultdict[tuple[Any, ...], set[bytes]] = defaultdict(set)
         self._more: Counter[tuple[Any, ...]] = Counter()
         self._modules: dict[int, PtxModule] = {}
-        self._begun = 0  # launches that wait while others are made beside them
+        self._begun: list[tuple[str, int]] = []  # that wait for others: kernel and GPU
         self._beside = LaunchesBeside()
         # Of single schedules every other one, so that its seed tells.
-        self._interleaves = check == 1 and interleaves(seed) and len(seeds) <= 1
+        self._interleaves = check == gpus == 1 and interleaves(seed) and len(seeds) <= 1
         self.beside_others = ""
         self._seeks_another = False
 
@@ -95,6 +100,9 @@ class CheckedLaunches:
             form: Equal for launches that are checked as one; words: the same for rows.
             assumed: What it rests on by the way it is launched.
             options: Others of :meth:`PtxModule.launch`.
+
+        Raises:
+            PtxError: If it waits for another, on another GPU, that waits for it.
         """
         order_matters = module.order_matters(kernel)
         self.order_matters |= order_matters
@@ -116,17 +124,26 @@ class CheckedLaunches:
         if self._seeds:
             self._seed = self._seeds.pop()
         seed, place = self._seed, len(self.made)  # others may be made while this one is
-        self._begun += 1
+        gpu = runtime(shipped_blocks()).gpu
+        joins = bool(self._begun) and self._begun[-1][1] == gpu
+        self._begun.append((kernel, gpu))
         try:
             report = module.launch(
                 kernel, grid, block, args, check=check, seed=seed,
                 emulation=Emulation(sms=self._sms), limit_s=self._limit_s, gpu_sms=self._gpu_sms,
-                further=further, beside=self._beside, joins=self._begun > 1, **options,
+                further=further, beside=self._beside, joins=joins, **options,
             )  # fmt: skip
         finally:
-            self._begun -= 1
+            self._begun.pop()
             if not self._begun:
                 self._beside.end()
+        if self._begun and any(each.what == resource_name("global") for each in report.waits):
+            both = f"{source_name(self._begun[-1][0])} and {source_name(kernel)}"
+            raise PtxError(
+                f"kernels {both} each wait for a word: kernels on two GPUs that answer each other "
+                "are not modelled",
+                "check a run in which one of them needs no answer",
+            )
         report = replace(report, assumptions=(*report.assumptions, *assumed))
         self.made.insert(place, Launched(words, seed, report))
         self._seed += report.schedules
@@ -273,8 +290,10 @@ class CheckedLaunches:
         if may_interleave and not self._begun and launch.others is not None and launch.others(0):
             self.beside_others = self.beside_others or short_name(kernel)
             self._seeks_another = self._interleaves
+            self._begun.append((kernel, runtime(shipped_blocks()).gpu))
             while self._seeks_another and not self._beside and launch.others(0):
                 launch.others(1)
+            self._begun.pop()
             self._seeks_another = False
         assumed = [each for each in launch.assumed if not (ordered and each == IN_TURN)]
         return self.make(

@@ -89,7 +89,7 @@ class CudaProgram:
         self._program = program
         self._loaded: LoadedProgram | None = None
         self._file = program.file
-        self._seed, self._setting = seed, (sms, limit_s, gpu_sms)
+        self._seed, self._setting = seed, (sms, limit_s, gpu_sms, gpus)
         self._launches = CheckedLaunches(check, seed, *self._setting)
         self.fails_with: int | None = None
         sources_are_in([Path.cwd(), *(each.parent for each in (program.file, *program.others))])

@@ -467,6 +467,11 @@ KB_EMU_EXPORT void kb_emu_end_operation() {
   current = nullptr;
 }
 
+// The GPU of the current operation.
+KB_EMU_EXPORT uint32_t kb_emu_gpu() {
+  return current != nullptr ? current->gpu : 0;
+}
+
 // The current operation reads or writes a range of an allocation.
 KB_EMU_EXPORT void kb_emu_touched(const void* allocation, uint64_t size, const char* name,
                                   const void* at, uint64_t bytes, int writing) {
