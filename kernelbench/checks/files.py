@@ -139,6 +139,8 @@ def _program(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnsw
         call = f": {program.failed_call}" if program.failed_call else ""
         if program.not_waited_for:
             call = f": it goes on before {program.not_waited_for} is done"
+        if program.wrong_size:
+            call = f": it ends well once {program.wrong_size}: is the size in elements?"
         if not launches and not call:
             call = f"; it launched no kernel; {_ARGUMENTS_GO}"
         if not program.failed_call and program.lacks_gpus and (status == _WAIVED or not launches):

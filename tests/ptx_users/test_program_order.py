@@ -369,6 +369,48 @@ def test_launches_that_nothing_orders_are_interleaved(checked: Checked) -> None:
     assert "main fails where total runs beside work that nothing orders with it" in outcome.out
 
 
+#: Edits of a program that copies aside, and what is said of it then.
+ASIDE = {
+    "nobody waits for the copy": (
+        "  CHECK(cudaStreamWaitEvent(main_one, taken, 0));  // before the next\n", "",
+        "that cudaMemcpyAsync on stream 2 reads: nothing orders the two",
+    ),
+    "what a graph has allocated is not freed": (
+        "    CHECK(cudaFreeAsync(memory, stream));  // of the graph\n", "",
+        "cudaErrorInvalidValue: memory that its last launch has allocated is not freed at",
+    ),
+    "a graph copies what is freed": (
+        "CHECK(cudaGraphExecMemcpyNodeSetParams1D(",
+        "if (host == nullptr) CHECK(cudaGraphExecMemcpyNodeSetParams1D(",
+        "error[out-of-bounds]: a graph's copy reads first (allocated at",
+    ),
+    "times of an event that keeps none": (
+        "&ms, around, around", "&ms, filled, around",
+        "cudaEventElapsedTime returned cudaErrorInvalidResourceHandle at",
+    ),
+    "a launch is refused, and nobody looks": (
+        "fill<<<2, kCount / 2, 0, side>>>(sums, 9)", "fill<<<2, 2048, 0, side>>>(sums, 9)",
+        "main returned 6: cudaLaunchKernel returned cudaErrorInvalidConfiguration at",
+    ),
+    "a size in elements": (
+        "(host, sums, kCount * sizeof(int)", "(host, sums, kCount",
+        "it ends well once cudaMemcpyAsync at side_copy.cu:104 has 4 times its bytes",
+    ),
+}  # fmt: skip
+
+
+def test_copies_aside_are_right(checked: Checked) -> None:
+    outcome = checked("side_copy.cu")
+    assert outcome.code == 0, outcome.out
+
+
+@pytest.mark.parametrize("case", ASIDE)
+def test_copies_aside(checked: Checked, case: str) -> None:
+    was, now, said = ASIDE[case]
+    outcome = checked("side_copy.cu", (was, now))
+    assert outcome.code == 3 and said in outcome.out, outcome.out
+
+
 def test_volatile_stores_come_late(checked: Checked) -> None:
     assert checked("volatile_flag.cu").code == 0
     outcome = checked("volatile_flag.cu", ("__threadfence();  // before the flag", ""))

@@ -333,4 +333,8 @@ def _explains(note: PtxFinding, errors: set[str], wrong: bool, stale: Collection
     :meth:`CheckedLaunches.explain`."""
     if stale or note.finding.kind == "not-reset":
         return note.finding.kind == "not-reset" and _memory_of(note) in stale
-    return wrong or (errors == {"hang"} and not note.finding.text.startswith("a load"))
+    text = note.finding.text
+    hangs = (
+        errors == {"hang"} and not text.startswith("a load") and "that the host reads" not in text
+    )
+    return wrong or hangs

@@ -59,6 +59,7 @@ _TRANSFORM = ctypes.CFUNCTYPE(
 )  # fmt: skip
 _AGAIN = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)
 _ALL = 2**32 - 1
+_SIZED = ("cudaMemcpy at", "cudaMemcpyAsync at", "cudaMemset at", "cudaMemsetAsync at")
 
 
 @functools.cache
@@ -237,11 +238,16 @@ class CudaHost:
         names = self.library.kb_cudart_dropped().decode().splitlines()
         return [*dict.fromkeys(map(source_name, names))]
 
-    def failed_call(self) -> str:
-        """The first call of the program that failed, and how; empty if none has."""
-        text: str = self.library.kb_cudart_failed().decode()
+    def failed_calls(self) -> str:
+        """Calls of the program that failed, and how: the first two, launches before others."""
+        failed = (self.library.kb_cudart_failed(ctypes.c_size_t(at)) for at in itertools.count())
+        texts = (self._with_place(each.decode()) for each in itertools.takewhile(bool, failed))
+        return "; ".join(itertools.islice(texts, 2))
+
+    def _with_place(self, words: str) -> str:
+        """With the place of the site that was kept last."""
         place = host_place(self.allocated_at(0))
-        return f"{text} at {place}" if text and place is not None else text
+        return words if place is None else f"{words} at {place}"
 
     def allocated_at(self, number: int) -> dict[str, Any] | None:
         """Library and offset of the call that asked for an allocation; None if nobody knows."""
@@ -266,9 +272,22 @@ class CudaHost:
         count = self.library.kb_cudart_asked(ctypes.c_size_t(at), ctypes.byref(name))
         if name.value is None:
             return count, ""
-        place = host_place(self.allocated_at(0))
-        words = source_name(name.value.decode())
-        return count, words if place is None else f"{words} at {place}"
+        return count, self._with_place(source_name(name.value.decode()))
+
+    def sized_sites(self) -> dict[int, str]:
+        """Where the program has asked for copies and fills of so many bytes: the call, by its
+        address."""
+        asked_from, found = self.library.kb_cudart_asked_from, dict[int, str]()
+        asked_from.restype = ctypes.c_void_p
+        for at in range(self.asked(0)[0]):
+            site, words = asked_from(ctypes.c_size_t(at)), self.asked(at)[1]
+            if site and words.startswith(_SIZED):
+                found.setdefault(site, words)
+        return found
+
+    def scale(self, site: int, by: int) -> None:
+        """Have copies and fills that are asked for there have so many times their bytes."""
+        self.library.kb_cudart_scale(ctypes.c_void_p(site), ctypes.c_size_t(by))
 
     def fill(self, byte: int) -> None:
         """Have memory that the program allocates from now on hold that."""

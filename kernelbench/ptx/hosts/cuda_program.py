@@ -28,6 +28,7 @@ from kernelbench.ptx.hosts.repeated_runs import (
     AT_ONCE,
     CHECKED,
     LARGE,
+    SCALED,
     SET_BACK,
     RepeatedRuns,
     fails_beside_only,
@@ -35,6 +36,7 @@ from kernelbench.ptx.hosts.repeated_runs import (
     not_waited_for,
     seed_of_failure,
     stale_memory,
+    wrong_size,
 )
 from kernelbench.ptx.report import Launched
 from kernelbench.ptx.script_symbols import sources_are_in
@@ -60,9 +62,10 @@ class CudaProgram:
     Attributes:
         unnoticed: After :meth:`run`, which launch was refused without the program asking for
             errors; empty if none was.
-        failed_call: After it, the first call of the runtime that has failed; empty if none has.
+        failed_call: After it, calls of the runtime that have failed; empty if none has.
         not_waited_for: After it, what main goes on too early behind, if nothing else tells why it
             fails; empty if that is not why.
+        wrong_size: After it, likewise, which copy has too few bytes.
         lacks_gpus: After it, whether it has asked how many GPUs there are, and was told of one.
         asks_sms: After it, whether it has asked how many SMs a GPU has.
         needs_new_memory: After a run without an error, whether main fails once memory that nothing
@@ -85,6 +88,7 @@ class CudaProgram:
         require_arch(arch)
         self.arch, self.sms, self.gpu_sms, self.gpus = arch, sms, gpu_sms, gpus
         self.unnoticed = self.failed_call = self.not_waited_for = self.fails_beside = ""
+        self.wrong_size = ""
         self.lacks_gpus = self.asks_sms = self.needs_new_memory = False
         self._program = program
         self._loaded: LoadedProgram | None = None
@@ -118,7 +122,7 @@ class CudaProgram:
             runs = RepeatedRuns(lambda seeds, how: self._again(host, main, words, seeds, how))
             try:
                 status = self._run_main(host, main, words)
-                self.unnoticed, self.failed_call = host.unnoticed(), host.failed_call()
+                self.unnoticed, self.failed_call = host.unnoticed(), host.failed_calls()
                 self.lacks_gpus = self.gpus == 1 and host.asked_for_gpus
                 self.asks_sms = host.asked_for_sms
                 self._explain_what_was_found(host, runs, status, began_s)
@@ -145,9 +149,12 @@ class CudaProgram:
         stale = stale_memory(runs, kept, began_s, made.memory_with_leftovers)
         made.explain(failed and not found and not self.failed_call, stale)
         made.name_allocations(host.allocated_at)
-        if status and not self._finds_errors and not self.failed_call:
+        if status and not self._finds_errors:
             at = not_waited_for(runs, kept, began_s, host.asked(0)[0])
             self.not_waited_for = "" if at is None else host.asked(at)[1]
+            sites = {} if self.not_waited_for else host.sized_sites()
+            if sized := wrong_size(runs, kept, began_s, sites):
+                self.wrong_size = f"{sites[sized[0]]} has {sized[1]} times its bytes"
         if not self.launches and not host.has_kernels:
             made.note_no_kernel()
         if self.launches:
@@ -165,6 +172,8 @@ class CudaProgram:
         self._launches = CheckedLaunches(1, seeds[-1], *self._setting, seeds)
         if how.startswith(AT_ONCE):
             host.at_once(int(how.removeprefix(AT_ONCE)))
+        if how.startswith(SCALED):
+            host.scale(*map(int, how.removeprefix(SCALED).split("x")))
         if how == LARGE:
             host.fill(_LARGE)
         if how.startswith(SET_BACK):

@@ -10,12 +10,13 @@ with the very schedules with which it came out right.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import select
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NoReturn
 
 from kernelbench.base.child_process import end_with_parent
@@ -26,9 +27,12 @@ from kernelbench.ptx.hosts.checked_launches import interleaves
 RUNS, MOST_RUNS, _MORE_S = 4, 16, 1.0
 #: How a run is made: as the program runs; findings count as a failure, too; and words that launches
 #: have left changed are set back, in the memory whose name follows, or in all; with large
-#: numbers in new memory, where NaN is no difference for most comparisons; and with so many
-#: operations done before their calls return.
+#: numbers in new memory, where NaN is no difference for most comparisons; with so many operations
+#: done before their calls return; and with so many times the bytes at a site.
 AS_IT_IS, CHECKED, SET_BACK, LARGE, AT_ONCE = "as-it-is", "checked", "set-back", "large", "at-once"
+SCALED = "scaled"
+_SCALES = (4, 8, 2)  # bytes of an element
+_SCALES_S = 5.0
 _LEAST_LIMIT_S = 5.0
 #: CTAs on several threads of this machine come in other orders each time.
 _TIMES = 3
@@ -165,6 +169,25 @@ def not_waited_for(
         middle = (fails + well) // 2
         fails, well = (fails, middle) if ends_well(middle) else (middle, well)
     return well - 1
+
+
+def wrong_size(
+    runs: RepeatedRuns, kept: Sequence[int], began_s: float, sites: Iterable[int]
+) -> tuple[int, int] | None:
+    """Of which site the copies have too few bytes, and how many times: main ends well once they
+    have more. None if that helps nothing.
+
+    Args:
+        kept: The seed of each of its launches; began_s: as of :func:`seed_of_failure`.
+    """
+    began = time.monotonic()
+    limit_s = began - began_s
+    for site, scale in itertools.product(sites, _SCALES):
+        if time.monotonic() > began + _SCALES_S:
+            return None
+        if runs.status(kept, limit_s, f"{SCALED}{site}x{scale}") == 0:
+            return site, scale
+    return None
 
 
 def needs_new_memory(runs: RepeatedRuns, kept: Sequence[int], began_s: float) -> bool:

@@ -68,8 +68,14 @@ constexpr Attribute kFixed[] = {
 
 constexpr int kLargestPriority = -5;
 
-// The first call of the program that failed, and how.
-std::string failed;
+// Calls of the program that failed, and how: the first ones, with what made them.
+struct Failed {
+  std::string text;
+  const void* pc;
+  bool launch;
+};
+std::vector<Failed> failed;
+constexpr size_t kMostFailed = 8;
 
 thread_local int current = 0;
 // By GPU, those whose memory it may access.
@@ -105,10 +111,12 @@ cudaError_t remembered(cudaError_t status, const std::string& why) {
   if (status == cudaSuccess) return status;
   last_error = status;
   const Asked call = call_made();
-  if (failed.empty() && call.pc != nullptr) {
-    failed = call.name + " returned " + cudaGetErrorName(status) + (why.empty() ? "" : ": " + why);
-    keep_site(0, call.pc);
-  }
+  const bool known = std::any_of(failed.begin(), failed.end(),
+                                 [&](const Failed& each) { return each.pc == call.pc; });
+  if (call.pc == nullptr || known || failed.size() == kMostFailed) return status;
+  failed.push_back(
+      {call.name + " returned " + cudaGetErrorName(status) + (why.empty() ? "" : ": " + why),
+       call.pc, call.name.find("Launch") != std::string::npos});
   return status;
 }
 
@@ -186,6 +194,7 @@ cudaError_t cudaSetDevice(int number) {
   return cudaSuccess;
 }
 cudaError_t cudaInitDevice(int number, unsigned, unsigned) {
+  KB_CALL;
   return has_gpu(number) ? cudaSuccess : remembered(cudaErrorInvalidDevice);
 }
 cudaError_t cudaSetDeviceFlags(unsigned) {
@@ -196,6 +205,7 @@ cudaError_t cudaGetDeviceFlags(unsigned* flags) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int number) {
+  KB_CALL;
   if (!has_gpu(number)) return remembered(cudaErrorInvalidDevice);
   return device_attribute(value, attribute);
 }
@@ -261,6 +271,7 @@ cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) {
 }
 // CUDA runtime API, peer device memory access. All GPUs can access each other.
 cudaError_t cudaDeviceCanAccessPeer(int* can, int number, int peer) {
+  KB_CALL;
   if (!has_gpu(number) || !has_gpu(peer)) return remembered(cudaErrorInvalidDevice);
   *can = number != peer;
   return cudaSuccess;
@@ -283,6 +294,7 @@ cudaError_t cudaDeviceDisablePeerAccess(int peer) {
 }
 cudaError_t cudaDeviceGetP2PAttribute(int* value, cudaDeviceP2PAttr attribute, int number,
                                       int peer) {
+  KB_CALL;
   if (!has_gpu(number) || !has_gpu(peer) || number == peer) {
     return remembered(cudaErrorInvalidDevice);
   }
@@ -373,6 +385,10 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorPeerAccessNotEnabled";
     case cudaErrorLaunchFailure:
       return "cudaErrorLaunchFailure";
+    case cudaErrorNotReady:
+      return "cudaErrorNotReady";
+    case cudaErrorGraphExecUpdateFailure:
+      return "cudaErrorGraphExecUpdateFailure";
     case cudaErrorNotPermitted:
       return "cudaErrorNotPermitted";
     case cudaErrorNotSupported:
@@ -424,10 +440,13 @@ const char* cudaGetErrorString(cudaError_t error) {
   }
 }
 
-// For the loader: the first call that failed, whose site has the number 0 (memory.cpp); empty if
-// none has.
-const char* kb_cudart_failed() {
-  return failed.c_str();
+// For the loader: one of the calls that failed, whose site has the number 0 (memory.cpp) then;
+// launches first: programs may get along without what other calls refuse. Null for no more.
+const char* kb_cudart_failed(size_t at) {
+  std::stable_partition(failed.begin(), failed.end(), [](const Failed& of) { return of.launch; });
+  if (at >= failed.size()) return nullptr;
+  keep_site(0, failed[at].pc);
+  return failed[at].text.c_str();
 }
 
 // What new memory of the GPU holds: NaN in every format, or what a comparison with NaN hides.

@@ -47,6 +47,25 @@ std::vector<size_t> ordered(const CUgraph_st& graph, bool reverse) {
   return order;
 }
 
+// What graphs allocate, and what of it nothing has freed.
+std::set<void*> of_graphs, live_of_graphs;
+
+// CUDA programming guide, "Graph Memory Nodes": a graph whose allocations are not freed cannot be
+// launched again, but with cudaGraphInstantiateFlagAutoFreeOnLaunch.
+bool takes_memory(const CUgraphExec_st& executable) {
+  std::set<void*> left;
+  for (const CUgraphExec_st::Step& step : executable.steps) {
+    if (step.what.kind == Kind::kAllocate) left.insert(step.what.memory);
+  }
+  const auto live = [](void* each) { return live_of_graphs.count(each) != 0; };
+  if (!executable.frees && std::any_of(left.begin(), left.end(), live)) return false;
+  live_of_graphs.insert(left.begin(), left.end());
+  for (const CUgraphExec_st::Step& step : executable.steps) {
+    if (step.what.kind == Kind::kFree) live_of_graphs.erase(step.what.memory);
+  }
+  return true;
+}
+
 void keep(CUgraphExec_st& executable, const CUgraph_st& graph) {
   for (const bool reverse : {false, true}) executable.orders[reverse] = ordered(graph, reverse);
   const std::vector<CUgraphExec_st::Step> before = std::move(executable.steps);
@@ -95,8 +114,24 @@ cudaError_t kernel_work(Doing* doing, const cudaKernelNodeParams& of) {
   const Form form{of.gridDim, of.blockDim, {1, 1, 1}, of.sharedMemBytes, false};
   return prepared(&doing->work, &doing->what, kernel_of(of.func), form, of.kernelParams);
 }
+// Whether the memory was there when the node was made, and is no longer.
+bool has_gone(const Range& then, const void* pc, const char* does) {
+  if (then.number == 0 || range_of(then.begin).number == then.number) return false;
+  host_found(false, pc,
+             std::string("a graph's copy ") + does + " allocation " + std::to_string(then.number) +
+                 ", which the program has freed");
+  return true;
+}
 Doing copy_work(void* to, const void* from, size_t bytes) {
-  return {[=] { return copy(to, from, bytes); }, copy_of(from, bytes, to, bytes)};
+  const Range source = range_of(from), target = range_of(to);
+  const void* const pc = call_site();
+  return {[=] {
+            if (has_gone(source, pc, "reads") || has_gone(target, pc, "writes")) {
+              return cudaErrorInvalidValue;
+            }
+            return copy(to, from, bytes);
+          },
+          copy_of(from, bytes, to, bytes)};
 }
 Doing copy_work(const cudaMemcpy3DParms& given) {
   return {[of = given] { return copy_box(of); }, box_of(given)};
@@ -178,6 +213,17 @@ cudaError_t add_node(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNo
 }
 
 }  // namespace
+
+void allocated_by_graph(void* memory) {
+  KB_ONE_CALL;
+  of_graphs.insert(memory);
+}
+
+bool freed_for_graphs(void* memory) {
+  KB_ONE_CALL;
+  live_of_graphs.erase(memory);
+  return of_graphs.count(memory) != 0;
+}
 
 cudaError_t add_node(cudaGraphNode_t* node, cudaGraph_t graph, const CUgraphNode_st* const* after,
                      size_t count, Work work, What what) {
@@ -327,26 +373,29 @@ cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t* node, cudaGraph_t graph,
   KB_CALL;
   const cudaError_t status = allocate(&of->dptr, of->bytesize, cudaMemoryTypeDevice);
   if (status != cudaSuccess) return status;
-  return add_node(node, graph, after, count,
-                  [at = of->dptr, bytes = of->bytesize] {
-                    touched(at, bytes, true);
-                    return cudaSuccess;
-                  },
-                  {Kind::kAllocate});
+  allocated_by_graph(of->dptr);
+  return add_node(
+      node, graph, after, count,
+      [at = of->dptr, bytes = of->bytesize] {
+        touched(at, bytes, true);
+        return cudaSuccess;
+      },
+      of_memory(Kind::kAllocate, of->dptr));
 }
 // What comes behind in other streams, and nothing orders, is a race with it. The memory stays for
 // the next launch.
 cudaError_t cudaGraphAddMemFreeNode(cudaGraphNode_t* node, cudaGraph_t graph,
                                     const cudaGraphNode_t* after, size_t count, void* address) {
   KB_CALL;
-  return add_node(node, graph, after, count,
-                  [address] {
-                    const Range range = range_of(address);
-                    if (range.begin != address) return cudaErrorInvalidValue;
-                    touched(address, range.bytes, true);
-                    return cudaSuccess;
-                  },
-                  {Kind::kFree});
+  return add_node(
+      node, graph, after, count,
+      [address] {
+        const Range range = range_of(address);
+        if (range.begin != address) return cudaErrorInvalidValue;
+        touched(address, range.bytes, true);
+        return cudaSuccess;
+      },
+      of_memory(Kind::kFree, address));
 }
 cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) {
   *type = node->whole ? cudaGraphNodeTypeGraph : type_of(node->what);
@@ -375,8 +424,9 @@ cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t* node, cudaGraph_t graph,
 }
 
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* executable, cudaGraph_t graph,
-                                          unsigned long long) {
+                                          unsigned long long flags) {
   *executable = new CUgraphExec_st;
+  (*executable)->frees = (flags & cudaGraphInstantiateFlagAutoFreeOnLaunch) != 0;
   keep(**executable, *graph);
   return cudaSuccess;
 }
@@ -387,6 +437,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
 }
 cudaError_t cudaGraphExecUpdate(cudaGraphExec_t executable, cudaGraph_t graph,
                                 cudaGraphExecUpdateResultInfo* result) {
+  KB_CALL;
   *result = {};
   if (!matches(*executable, *graph)) {
     result->result = cudaGraphExecUpdateErrorTopologyChanged;
@@ -401,6 +452,11 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  KB_CALL;
+  if (!captures(stream) && !takes_memory(*executable)) {
+    return remembered(cudaErrorInvalidValue,
+                      "memory that its last launch has allocated is not freed");
+  }
   const std::vector<size_t>& order = executable->orders[executable->launches++ % 2];
   if (!captures(stream)) {
     enqueue_nodes(*executable, order, stream);

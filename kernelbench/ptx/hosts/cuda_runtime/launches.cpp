@@ -155,6 +155,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
 // ---- attributes --------------------------------------------------------------------------------
 
 cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribute, int value) {
+  KB_CALL;
   Kernel* const kernel = kernel_of(function);
   if (kernel == nullptr) return remembered(cudaErrorInvalidDeviceFunction);
   if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
@@ -173,6 +174,7 @@ cudaError_t cudaFuncSetSharedMemConfig(const void*, cudaSharedMemConfig) {
   return cudaSuccess;
 }
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* function) {
+  KB_CALL;
   const Kernel* const kernel = kernel_of(function);
   if (kernel == nullptr) return remembered(cudaErrorInvalidDeviceFunction);
   std::memset(attributes, 0, sizeof *attributes);
@@ -197,6 +199,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks,
                                                                    const void* function,
                                                                    int threads, size_t shared,
                                                                    unsigned) {
+  KB_CALL;
   const Kernel* const kernel = kernel_of(function);
   if (kernel == nullptr) return remembered(cudaErrorInvalidDeviceFunction);
   *blocks = resident_blocks(*kernel, threads, shared);
@@ -209,6 +212,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const voi
 }
 cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, const void* function, int,
                                                       int) {
+  KB_CALL;
   const Kernel* const kernel = kernel_of(function);
   if (kernel == nullptr) return remembered(cudaErrorInvalidDeviceFunction);
   *bytes = static_cast<size_t>(device.shared_bytes) - kernel->static_shared;
@@ -216,12 +220,14 @@ cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, const void*
 }
 cudaError_t cudaOccupancyMaxPotentialClusterSize(int* size, const void* function,
                                                  const cudaLaunchConfig_t*) {
+  KB_CALL;
   if (kernel_of(function) == nullptr) return remembered(cudaErrorInvalidDeviceFunction);
   *size = 8;
   return cudaSuccess;
 }
 cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void* function,
                                            const cudaLaunchConfig_t* config) {
+  KB_CALL;
   if (kernel_of(function) == nullptr) return remembered(cudaErrorInvalidDeviceFunction);
   unsigned ctas = 1;
   for (unsigned at = 0; at < config->numAttrs; ++at) {

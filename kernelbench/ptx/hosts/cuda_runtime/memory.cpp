@@ -421,30 +421,34 @@ cudaError_t allocate_on(cudaStream_t stream, void** address, size_t bytes,
     made.pool = given != nullptr ? given : pool_of(gpu_of(stream));
     made.gpu = pools[made.pool].gpu;
   }
+  if (captures(stream)) allocated_by_graph(*address);
   if (!orders()) return status;
-  return submit(stream,
-                [at = *address, bytes] {
-                  touched(at, bytes, true);
-                  return cudaSuccess;
-                },
-                {Kind::kAllocate});
+  return submit(
+      stream,
+      [at = *address, bytes] {
+        touched(at, bytes, true);
+        return cudaSuccess;
+      },
+      of_memory(Kind::kAllocate, *address));
 }
 
 cudaError_t release_on(cudaStream_t stream, void* address) {
-  const bool stays = captures(stream);  // until the graph is launched again
+  // Until the graph is launched again.
+  const bool stays = captures(stream) || freed_for_graphs(address);
   if (stays && !orders()) return cudaSuccess;
   if (!orders()) return submit(stream, [=] { return release(address); });
-  return submit(stream,
-                [address, stays] {
-                  const Range range = range_of(address);
-                  if (range.begin != address || address == nullptr) return release(address);
-                  touched(address, range.bytes, true);
-                  if (stays) return cudaSuccess;
-                  const std::lock_guard lock(allocating);
-                  allocated[range.begin].retired = true;
-                  return cudaSuccess;
-                },
-                {Kind::kFree});
+  return submit(
+      stream,
+      [address, stays] {
+        const Range range = range_of(address);
+        if (range.begin != address || address == nullptr) return release(address);
+        touched(address, range.bytes, true);
+        if (stays) return cudaSuccess;
+        const std::lock_guard lock(allocating);
+        allocated[range.begin].retired = true;
+        return cudaSuccess;
+      },
+      of_memory(Kind::kFree, address));
 }
 
 // The place in a symbol's variable; null if there is none.
@@ -452,6 +456,14 @@ void* place_in(const void* symbol, size_t offset, size_t bytes) {
   const Variable* const variable = variable_of(symbol);
   if (variable == nullptr || offset + bytes > variable->bytes) return nullptr;
   return static_cast<char*>(variable->address) + offset;
+}
+
+// A copy or fill of the program has more bytes than it asks for: whether that is what it lacks.
+const void* scaled_site = nullptr;
+size_t scale = 1;
+
+size_t scaled(size_t bytes) {
+  return scaled_site != nullptr && call_site() == scaled_site ? bytes * scale : bytes;
 }
 
 constexpr size_t kPitch = 512;
@@ -585,9 +597,10 @@ cudaError_t cudaMalloc3D(cudaPitchedPtr* made, cudaExtent extent) {
 }
 // CUDA: frees wait for the device.
 cudaError_t cudaFree(void* address) {
+  KB_CALL;
   const Range range = range_of(address);
   range.type == cudaMemoryTypeDevice ? finish_gpu(range.gpu) : finish_all();
-  return release(address);
+  return freed_for_graphs(address) ? cudaSuccess : release(address);
 }
 cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
   KB_CALL;
@@ -602,6 +615,7 @@ cudaError_t cudaHostRegister(void* address, size_t bytes, unsigned) {
   return cudaSuccess;
 }
 cudaError_t cudaHostUnregister(void* address) {
+  KB_CALL;
   finish_all();
   const std::lock_guard lock(allocating);
   const auto found = allocated.find(static_cast<char*>(address));
@@ -629,18 +643,21 @@ cudaError_t cudaHostGetFlags(unsigned* flags, void* address) {
 // ---- pools, which keep nothing -----------------------------------------------------------------
 
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int number) {
+  KB_CALL;
   if (!has_gpu(number)) return remembered(cudaErrorInvalidDevice);
   const std::lock_guard lock(allocating);
   *pool = default_pool(number);
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int number) {
+  KB_CALL;
   if (!has_gpu(number)) return remembered(cudaErrorInvalidDevice);
   const std::lock_guard lock(allocating);
   *pool = pool_of(number);
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSetMemPool(int number, cudaMemPool_t pool) {
+  KB_CALL;
   if (!has_gpu(number)) return remembered(cudaErrorInvalidDevice);
   const std::lock_guard lock(allocating);
   current_pools[number] = pool;
@@ -680,6 +697,7 @@ cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool, const cudaMemAccessDesc* al
 }
 cudaError_t cudaMemPoolGetAccess(cudaMemAccessFlags* flags, cudaMemPool_t pool,
                                  cudaMemLocation* of) {
+  KB_CALL;
   if (!has_gpu(of->id)) return remembered(cudaErrorInvalidDevice);
   const std::lock_guard lock(allocating);
   *flags = (pools[pool].let & only(of->id)) != 0 ? cudaMemAccessFlagsProtReadWrite
@@ -698,6 +716,7 @@ cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) {
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
   let_others_go_on();
   KB_CALL;
+  bytes = scaled(bytes);
   if (bytes != 0 && mismatched(to, from, kind)) return not_matching();
   const Gpus gpus = gpus_of(to) | gpus_of(from);
   const Work work = [=] { return copy(to, from, bytes); };
@@ -709,6 +728,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   KB_CALL;
+  bytes = scaled(bytes);
   if (bytes != 0 && mismatched(to, from, kind)) return not_matching();
   return copy_on(stream, to, from, bytes);
 }
@@ -769,6 +789,7 @@ cudaError_t cudaMemset(void* to, int value, size_t bytes) {
 }
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
   KB_CALL;
+  bytes = scaled(bytes);
   if (!fills(stream, to)) return not_filled(stream, to);
   return submit(stream, [=] { return fill(to, value, bytes); },
                 {Kind::kTransfer, "", false, {{to, bytes, true}}});
@@ -806,10 +827,12 @@ cudaError_t cudaMemset3D(cudaPitchedPtr to, int value, cudaExtent extent) {
 // ---- variables ---------------------------------------------------------------------------------
 
 cudaError_t cudaGetSymbolAddress(void** address, const void* symbol) {
+  KB_CALL;
   *address = place_in(symbol, 0, 0);
   return *address != nullptr ? cudaSuccess : remembered(cudaErrorInvalidSymbol);
 }
 cudaError_t cudaGetSymbolSize(size_t* bytes, const void* symbol) {
+  KB_CALL;
   const Variable* const variable = variable_of(symbol);
   if (variable == nullptr) return remembered(cudaErrorInvalidSymbol);
   *bytes = variable->bytes;
@@ -878,5 +901,11 @@ cudaError_t cudaMemAdvise(const void*, size_t, cudaMemoryAdvise, int) {
   return cudaSuccess;
 }
 #endif
+
+// Copies and fills from there on have so many times their bytes.
+void kb_cudart_scale(const void* site, size_t by) {
+  scaled_site = site;
+  scale = by;
+}
 
 }  // extern "C"

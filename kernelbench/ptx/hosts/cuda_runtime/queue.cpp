@@ -523,6 +523,12 @@ extern "C" size_t kb_cudart_asked(size_t at, const char** name) {
   return asked_for.size();
 }
 
+// Where the program has asked for it.
+extern "C" const void* kb_cudart_asked_from(size_t at) {
+  using namespace kb::cuda;
+  return at < asked_for.size() ? asked_for[at].pc : nullptr;
+}
+
 // The `at`-th of the operations beside what is done now, and of the launches behind it that may
 // begin early (2): its kernel, and CTAs, threads and dynamic shared memory of a launch (1);
 // 3 for anything else, 0 for no more.

@@ -191,7 +191,18 @@ struct What {
   cudaEvent_t waits = nullptr;
   // Those whose memory it is of: in a default stream it is in order with theirs.
   Gpus gpus = 0;
+  void* memory = nullptr;  // that it allocates or frees
 };
+inline What of_memory(Kind kind, void* memory) {
+  What what;
+  what.kind = kind;
+  what.memory = memory;
+  return what;
+}
+// A graph allocates that. The program frees it: whether it is a graph's, which may be launched
+// again now, with the memory where it was.
+void allocated_by_graph(void* memory);
+bool freed_for_graphs(void* memory);
 inline What of_gpus(Gpus gpus) {
   What what;
   what.gpus = gpus;
@@ -394,6 +405,7 @@ struct CUgraphExec_st {
   };
   std::vector<Step> steps;
   std::vector<size_t> orders[2];  // that the graph allows
+  bool frees = false;  // what is left of its last launch, when it is launched again
   size_t launches = 0;
   kb::cuda::Task last = 0;  // the end of its last launch
 };

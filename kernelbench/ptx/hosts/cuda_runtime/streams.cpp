@@ -96,6 +96,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
   return stream_made(stream, flags, priority);
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  KB_CALL;
   KB_ONE_CALL;
   close_stream(stream);
   return streams.erase(stream) != 0 ? cudaSuccess : remembered(cudaErrorInvalidResourceHandle);
@@ -223,11 +224,12 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 }
 // The emulation's time, and at least what CUDA resolves: programs divide by it.
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
+  KB_CALL;
   for (const cudaEvent_t each : {start, end}) {
     if (each == nullptr || !each->recorded || !each->timed) {
       return remembered(cudaErrorInvalidResourceHandle);
     }
-    if (is_pending(each->task)) return cudaErrorNotReady;
+    if (is_pending(each->task)) return remembered(cudaErrorNotReady);
   }
   if (start->gpu != end->gpu) return remembered(cudaErrorInvalidResourceHandle);
   const double passed_ms = *end->at_ms - *start->at_ms;

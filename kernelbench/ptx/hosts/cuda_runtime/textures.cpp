@@ -249,6 +249,7 @@ cudaError_t cudaMallocMipmappedArray(cudaMipmappedArray_t* made,
 }
 cudaError_t cudaGetMipmappedArrayLevel(cudaArray_t* array, cudaMipmappedArray_const_t of,
                                        unsigned level) {
+  KB_CALL;
   if (of == nullptr || level >= of->levels.size()) return remembered(cudaErrorInvalidValue);
   *array = of->levels[level];
   return cudaSuccess;
@@ -262,6 +263,7 @@ cudaError_t cudaFreeMipmappedArray(cudaMipmappedArray_t of) {
 }
 cudaError_t cudaArrayGetInfo(cudaChannelFormatDesc* format, cudaExtent* extent, unsigned* flags,
                              cudaArray_t array) {
+  KB_CALL;
   if (array == nullptr) return remembered(cudaErrorInvalidValue);
   if (format != nullptr) *format = array->format;
   if (extent != nullptr) *extent = array->extent;
@@ -342,12 +344,14 @@ cudaError_t cudaDestroyTextureObject(cudaTextureObject_t object) {
 }
 cudaError_t cudaGetTextureObjectResourceDesc(cudaResourceDesc* resource,
                                              cudaTextureObject_t object) {
+  KB_CALL;
   const auto found = objects.find(object);
   if (found == objects.end()) return remembered(cudaErrorInvalidValue);
   *resource = found->second.resource;
   return cudaSuccess;
 }
 cudaError_t cudaGetTextureObjectTextureDesc(cudaTextureDesc* texture, cudaTextureObject_t object) {
+  KB_CALL;
   const auto found = objects.find(object);
   if (found == objects.end()) return remembered(cudaErrorInvalidValue);
   *texture = found->second.texture;

@@ -68,9 +68,11 @@ bool first_at(Pc pc, uint64_t serial) {
 void keep_other(Access* others, const Access& access, const StreamOperation* operation) {
   if (others[0] == access) return;
   if (others[0].serial != access.serial) {
-    const bool beside = operation != nullptr && others[0].serial != 0 &&
-                        !behind(*operation, others[0], true, false);
-    others[1] = beside ? others[0] : Access{};
+    const auto beside = [operation](const Access& each) {
+      return operation != nullptr && each.serial != 0 && !behind(*operation, each, true, false);
+    };
+    // The first may be of an earlier schedule of the same launch.
+    others[1] = beside(others[0]) ? others[0] : beside(others[1]) ? others[1] : Access{};
     others[0] = access;
   } else if (others[0].cluster == access.cluster && others[0].atomic == access.atomic) {
     others[0] = access;
