@@ -9,6 +9,7 @@ from typing import Any
 from kernelbench.base.version import __version__
 from kernelbench.checks.report import CheckReport
 from kernelbench.checks.rows import FAILED, CheckRow, Seen
+from kernelbench.emulator.diagnostics import source_of
 from kernelbench.emulator.findings import CLASSES, Access
 from kernelbench.kinds.compiled import common_folder, lineage_blocks
 from kernelbench.project.context import Context
@@ -74,18 +75,16 @@ class _Places:
 
     def of(self, access: Access, text: str = "") -> _Json:
         """The location of one side."""
-        file, _, line = access.where.rpartition(":")
-        physical: _Json = {"artifactLocation": {"uri": self._found(file) if file else self.entry}}
+        name, _, number = access.where.rpartition(":")
+        paths = [folder / name for folder in self._folders]
+        file = next((path for path in paths if path.is_file()), Path(name))
+        line, column, _ = source_of(file, number)
+        physical: _Json = {"artifactLocation": {"uri": self._uri(file) if name else self.entry}}
         if line.isdigit():
             physical["region"] = {"startLine": int(line)}
-        found: _Json = {"physicalLocation": physical}
-        if text:
-            found["message"] = {"text": text}
-        return found
-
-    def _found(self, file: str) -> str:
-        paths = [folder / file for folder in self._folders]
-        return self._uri(next((path for path in paths if path.is_file()), Path(file)))
+        if column:
+            physical["region"]["startColumn"] = int(column[1:])
+        return {"physicalLocation": physical} | ({"message": {"text": text}} if text else {})
 
     def _uri(self, path: Path) -> str:
         return (

@@ -6,7 +6,7 @@ import functools
 import os
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from kernelbench.base import console
@@ -17,7 +17,7 @@ from kernelbench.checks.rows import CheckRow, FileOptions, Seen, StepCheck
 from kernelbench.emulator import diagnostics
 from kernelbench.emulator.assumptions import ASSUMPTIONS, LAUNCH_ASSUMPTIONS
 from kernelbench.emulator.decisions import in_words
-from kernelbench.emulator.findings import Access, first_cause
+from kernelbench.emulator.findings import Access, Waiting, first_cause
 from kernelbench.emulator.identity import code_at
 from kernelbench.machine import environment
 from kernelbench.project.shipped import shipped_names, shipped_root
@@ -28,6 +28,7 @@ _STYLES = {"clean": "bold green", "finding": "bold red", "interrupted": "yellow"
 LAYOUTS = ("full", "concise", "github")
 
 _SHOWN_BRANCHES = 40
+_SHOWN_LINES = 6
 _MOST_FOLDERS = 2_000
 _SHOWN_DECISIONS = 12
 
@@ -226,14 +227,16 @@ class View(console.Watching):
         seen = {each.finding.identity: each for row in step.rows for each in row.seen}
         for each in seen.values():
             finding = each.finding
-            where, _, line = finding.access.where.rpartition(":")
-            file = self._locate(finding.access)
-            if file is not None:
-                where = from_here(file)
-            self._short_line(
-                f"{where}:{line}" if where else step.step, "allowed" if each.allowed else "error",
-                finding.kind, f"{finding.text} ({finding.identity})",
-            )  # fmt: skip
+            access = finding.access
+            if each.waits and not access.where:
+                access = first_cause(each.waits).access
+            name, _, number = access.where.rpartition(":")
+            file = self._locate(access)
+            line, column, _ = diagnostics.source_of(file, number)
+            where = f"{from_here(file) if file else name}:{line}{column}" if name else step.step
+            severity = "allowed" if each.allowed else "error"
+            text = f"{finding.text} ({finding.identity})"
+            self._short_line(where, severity, finding.kind, text)
         reasons = {(row.status, row.reason) for row in step.rows if row.reason and not row.seen}
         for status, reason in sorted(reasons):
             self._short_line(step.step, "error", status, reason.removeprefix(f"{status}: "))
@@ -243,11 +246,14 @@ class View(console.Watching):
         if self._layout == "concise":
             self._line(f"{where}: {severity}[{kind}]: {text}")
             return
-        file, _, line = where.rpartition(":")
-        place = f" file={file},line={line},title={kind}" if file else f" title={kind}"
+        file, *at = where.split(":")
+        keys = zip(("line", "col"), at, strict=False)
+        place = f"file={file}," if at else ""
+        place += "".join(f"{key}={number}," for key, number in keys)
         level = "error" if severity == "error" else "notice"
         text = text.replace("%", "%25").replace("\n", "%0A")
-        self._to.print(f"::{level}{place}::{text}", markup=False, highlight=False, soft_wrap=True)
+        said = f"::{level} {place}title={kind}::{text}"
+        self._to.print(said, markup=False, highlight=False, soft_wrap=True)
 
     def _cause(
         self,
@@ -266,7 +272,7 @@ class View(console.Watching):
             if len(found) > 1
             else (f"{step.step}, {row.shape}")
         )
-        notes = []
+        notes = [*self._arrivals(step, first_cause(seen.waits))] if seen.waits else []
         for other in others:
             there = other[0][1]
             where = first_cause(there.waits).access
@@ -283,6 +289,21 @@ class View(console.Watching):
         ):  # fmt: skip
             # Notes are folded, but for a command to be copied.
             self._line(line, diagnostics.STYLES[style], no_wrap=style == "note")
+
+    def _arrivals(self, step: StepCheck, cause: Waiting) -> Iterator[tuple[str, str]]:
+        """Which lines arrive at a barrier that lacks something, and which of its parent's."""
+        file = self._locate(cause.access)
+        if file is None or not cause.needs or " " in cause.what:
+            return
+        here = diagnostics.arrivals_in(file, cause.what)
+        yield from _noted("arrivals", file.name, here)
+        runs = self._plan.steps if self._plan else ()
+        for own in (each.step for each in runs if each.step.name == step.step):
+            theirs = own.lineage_path / (own.parent or "") / file.name
+            if own.parent and file.parent == own.path and theirs.is_file():
+                lines = diagnostics.arrivals_in(theirs, cause.what).items()
+                lost = {at: code for at, code in lines if code not in here.values()}
+                yield from _noted(f"only in {own.parent}", file.name, lost)
 
     def _rerun(self, step: StepCheck, row: CheckRow, seen: Seen) -> str:
         """The options that show a finding again."""
@@ -391,6 +412,13 @@ def _files_below(name: str) -> tuple[Path, ...]:
         if number == _MOST_FOLDERS:
             break
     return tuple(found)
+
+
+def _noted(heading: str, name: str, lines: Mapping[int, str]) -> Iterator[tuple[str, str]]:
+    """A note with lines of a file."""
+    if lines:
+        shown = [f"{name}:{at} {code}" for at, code in lines.items()]
+        yield heading, " · ".join(shown[:_SHOWN_LINES])
 
 
 def _count_of(seen: Sequence[Seen]) -> str:

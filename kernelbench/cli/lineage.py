@@ -28,12 +28,7 @@ if TYPE_CHECKING:
 @options.figures_shape_option
 @click.option("--device", help="Only devices whose name contains this.")
 @click.option("--md", "as_markdown", is_flag=True, help="Print Markdown.")
-@click.option(
-    "--plot",
-    "plot_path",
-    metavar="FILE",
-    help="Also draw the ladder of one shape as a .svg, .pdf or .png file (needs matplotlib).",
-)
+@options.plot_option("the ladder of one shape")
 @click.option(
     "--over",
     metavar="NAME",

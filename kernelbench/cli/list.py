@@ -6,13 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kernelbench.cli.options import (
-    json_option,
-    optional_steps_argument,
-    require_writable,
-    task_option,
-    write_json_output,
-)
+from kernelbench.cli import options
 from kernelbench.project.registry import STATUSES
 
 if TYPE_CHECKING:
@@ -21,12 +15,12 @@ if TYPE_CHECKING:
 
 
 @click.command("list")
-@optional_steps_argument
+@options.optional_steps_argument
 @click.option("--lineage", metavar="NAME", help="Only this lineage.")
 @click.option("--status", type=click.Choice(STATUSES), help="Only steps in this status.")
 @click.option("--all", "every", is_flag=True, help="Variants and failed experiments, too.")
-@task_option
-@json_option
+@options.task_option
+@options.json_option
 def command(
     steps: tuple[str, ...],
     lineage: str | None,
@@ -56,7 +50,7 @@ def command(
     from kernelbench.lineages import listing
     from kernelbench.project.context import Context
 
-    require_writable(json_path)
+    options.require_writable(json_path)
     if task is None:
         lineages = Context.find().lineages
     else:
@@ -68,32 +62,25 @@ def command(
         lineages = of_task.lineages
     chosen = listing.select_steps(lineages, steps, lineage, status)
     if json_path is not None:
-        write_json_output(json_path, listing.list_record(chosen))
+        options.write_json_output(json_path, listing.list_record(chosen))
     if json_path != "-" and task is None:
         beside = [step for step in chosen if step.experiment]
         if every or steps or status or len(beside) == len(chosen):
             beside = []
         _render(listing.views(lineages, [step for step in chosen if step not in beside]))
-        _say_beside([step.name for step in beside])
-        if lineages.with_shipped and not (steps or lineage):
-            _say_shipped([each.name for each in lineages.shipped.lineages])
+        shipped = lineages.shipped.lineages if lineages.with_shipped else ()
+        _say_besides(len(beside), [] if steps or lineage else [each.name for each in shipped])
 
 
-def _say_beside(names: list[str]) -> None:
-    """Variants and failed experiments are more than the main lines, and not what most look for."""
+def _say_besides(experiments: int, shipped: list[str]) -> None:
+    """What is more than the main lines, and not what most look for."""
     from kernelbench.base.console import out
 
-    if names:
-        out.print(f"beside the main lines: {len(names)} variants and experiments; --all shows them")
-
-
-def _say_shipped(names: list[str]) -> None:
-    """The steps that come with kernelbench are many, and not what a project's own list is for."""
-    from kernelbench.base.console import out
-
-    if names:
-        shown = f"`kernelbench list {names[0]}` shows one"
-        out.print(f"also here, shipped with kernelbench: {', '.join(names)}; {shown}")
+    if experiments:
+        out.print(f"beside the main lines: {experiments} variants and experiments, see --all")
+    if shipped:
+        shown = f"`kernelbench list {shipped[0]}` shows one"
+        out.print(f"also here, shipped with kernelbench: {', '.join(shipped)}; {shown}")
 
 
 def _render(views: list[listing.LineageView]) -> None:
@@ -144,16 +131,12 @@ def _print_task(context: TaskContext) -> None:
     ]
     if task.gpus:
         facts.append(f"leaderboard for {', '.join(task.gpus)}")
-    head = console.Text.assemble((task.name, "bold"), f"  GPU MODE task · {' · '.join(facts)}")
-    console.out.print(head, soft_wrap=True)
+    title = console.Text.assemble((task.name, "bold"), f"  GPU MODE task · {' · '.join(facts)}")
+    console.out.print(title, soft_wrap=True)
     if task.description:
         console.out.print(console.Text(f"  {task.description.splitlines()[0]}"), soft_wrap=True)
-    console.show(
-        [
-            {"shape": shape.name, "arguments of generate_input": shape.describe()}
-            for shape in task.shapes
-        ]
-    )
+    head = "arguments of generate_input"
+    console.show([{"shape": shape.name, head: shape.describe()} for shape in task.shapes])
     names = ", ".join(step.name for step in context.lineages.steps)
     console.out.print(console.Text(f"  steps: {names}; or any file with custom_kernel(data)"))
     for note in task.notes:

@@ -355,6 +355,12 @@ def json_option(function: F) -> F:
     )(function)
 
 
+def plot_option(what: str) -> Callable[[F], F]:
+    """``--plot FILE``"""
+    text = f"Also draw {what} as a .svg, .pdf or .png file (needs matplotlib)."
+    return click.option("--plot", "plot_path", metavar="FILE", help=text)
+
+
 def write_json_output(json_path: str, value: Any) -> None:
     """Write a record to stdout (``-``) or atomically to a file."""
     import json
@@ -401,7 +407,5 @@ def require_plot(path: str | None) -> None:
 
 def command_line() -> str:
     """The command as the user typed it, without the folders of the user's machine."""
-    words = []
-    for word in sys.argv[1:]:
-        words.append(Path(word).name if Path(word).is_absolute() else word)
+    words = (Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:])
     return "kernelbench " + " ".join(words)

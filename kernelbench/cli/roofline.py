@@ -33,12 +33,7 @@ _BOUNDS = {"memory": "mem", "compute": "math"}
     default="both",
     help="Whether operands start in DRAM or may be in the L2 cache.",
 )
-@click.option(
-    "--plot",
-    "plot_path",
-    metavar="FILE",
-    help="Also draw one lineage as a .svg, .pdf or .png file (needs matplotlib).",
-)
+@options.plot_option("one lineage")
 @options.results_option
 @options.json_option
 def command(
@@ -105,16 +100,11 @@ def _render(report: LineageReport) -> None:
 
 def _ceilings_line(ceilings: Ceilings) -> str:
     rates = ", ".join(f"{name} {rate / 1e12:.0f}" for name, rate in ceilings.flops.items())
-    parts = [
-        f"{ceilings.dram_bytes_per_s / 1e12:.2f} TB/s",
-        f"L2 {ceilings.l2_bytes / (1 << 20):.0f} MiB"
-        + (
-            f" at {ceilings.l2_bytes_per_s / 1e12:.1f} TB/s"
-            if ceilings.l2_bytes_per_s is not None
-            else ""
-        ),
-        f"dense TFLOP/s: {rates}",
-    ]
+    l2 = f"L2 {ceilings.l2_bytes / (1 << 20):.0f} MiB"
+    if ceilings.l2_bytes_per_s is not None:
+        l2 += f" at {ceilings.l2_bytes_per_s / 1e12:.1f} TB/s"
+    dram = f"{ceilings.dram_bytes_per_s / 1e12:.2f} TB/s"
+    parts = [dram, l2, f"dense TFLOP/s: {rates}"]
     if ceilings.empty_graph_us is not None:
         parts.append(f"empty graph {ceilings.empty_graph_us:.1f} µs")
     when = f" {ceilings.measured}" if ceilings.measured else ""

@@ -41,48 +41,24 @@ _LONGEST_ASM = 12
 _NARROW = "which does not reach the host"
 _BETWEEN_OPERATIONS = ("nothing orders the two", "nothing orders the two streams", "the host wait",
                        _NARROW)  # fmt: skip
-_HELP_NARROW = (
-    "release to the host at the scope of the system: __threadfence_system() before the flag, or an "
-    "atomic of cuda::thread_scope_system"
-)
-_HELP_BETWEEN = (
-    "order the two operations: one stream for both, cudaEventRecord and cudaStreamWaitEvent (in "
-    "torch wait_stream or wait_event), or a synchronization by the host between them"
-)
-_HELP_BETWEEN_CTAS = (
-    "make both atomic, or order the two CTAs: __threadfence() between the write and the atomic "
-    "that announces it and after the one that observes it (or release and acquire at gpu scope), "
-    "or two launches"
-)
 _BEFORE_WAIT = "before griddepcontrol.wait (cudaGridDependencySynchronize)"
-_HELP_BEFORE_WAIT = (
-    "move it after cudaGridDependencySynchronize (gdc_wait in Triton): what comes before that "
-    "overlaps the grids ahead"
-)
 #: How the runtime begins an arrival that may belong to the phase that another has completed.
 _SECOND_ARRIVAL = "the count is "
-_HELP_SECOND_ARRIVAL = (
-    "if both arrive in one phase, give mbarrier.init that many; if one is to arrive for all, elect "
-    "it; if they arrive in two phases, wait for the first before the second arrival"
-)
 #: How the runtime names memory of another GPU (cuda_runtime/memory.cpp).
 _ANOTHER_GPUS = "cannot access: "
-_HELP_ANOTHER_GPUS = (
-    "launch on the GPU that has the memory (cudaSetDevice before it), or let the other one in"
-)
 #: What an engineer does about a class of findings.
 HELP = {
     "hang": "look for who should complete this wait: a missing arrive, "
     "commit or expect_tx, a wrong arrival count, or a role that left its loop early",
     "timeout": "give it more time by --timeout, or a smaller --shape; or a loop has no end",
-    "race": "order the two accesses: a CTA barrier, an mbarrier, a warp's __syncwarp or an atomic "
-    "operation between them",
-    "early-read": "wait for the copy or the MMA (its mbarrier, wait_group, tcgen05.wait) before "
-    "this read",
-    "overwrite": "wait until the readers have released the buffer (its `empty` barrier, or "
-    "wait_group.read) before it is written again",
-    "proxy-fence": "insert fence.proxy.async after the generic write, before the barrier that "
-    "hands the data to the asynchronous operation",
+    "race": "order {both}: a CTA barrier, an mbarrier, a warp's __syncwarp or an atomic operation "
+    "between them",
+    "early-read": "wait for the copy or the MMA of {other} (its mbarrier, wait_group, "
+    "tcgen05.wait) before the read at {here}",
+    "overwrite": "wait until {other} is done with the buffer (its `empty` barrier, or "
+    "wait_group.read) before {here} writes it again",
+    "proxy-fence": "insert fence.proxy.async after {other}, before the barrier that hands the data "
+    "to {here}",
     "tensor-map-proxy": "acquire the changed tensor map with "
     "fence.proxy.tensormap::generic.acquire before it is used",
     "arrival-count": "give mbarrier.init the number of arrivals that one phase receives",
@@ -167,33 +143,46 @@ def finding_lines(
     if finding.other is not None:
         who = _who(finding.other.role, (), finding.other_thread)
         yield from _place(":::", finding.other, who, "the other access", locate, width)
-    every = []
     named = " " in finding.object and finding.object in finding.text
     if finding.object and not named:  # a name of one letter may be in any word
-        every.append(("object", finding.object))
+        yield from note("object", finding.object, width)
     if finding.count > 1:
-        every.append(("count", f"{finding.count} times at these lines"))
-    for heading, text in every:
-        yield from note(heading, text, width)
+        yield from note("count", f"{finding.count} times at these lines", width)
     if waits:
         yield from _chain(waits, width)
     if severity == "error" and finding.kind in HELP:
-        help_ = _HELP_BETWEEN if is_between_operations(finding) else HELP[finding.kind]
-        if finding.text.endswith(_NARROW):
-            help_ = _HELP_NARROW
-        elif finding.text.endswith(_BEFORE_WAIT):
-            help_ = _HELP_BEFORE_WAIT
-        elif finding.between_ctas:
-            help_ = _HELP_BETWEEN_CTAS
-        elif finding.kind == "arrival-count" and finding.text.startswith(_SECOND_ARRIVAL):
-            help_ = _HELP_SECOND_ARRIVAL
-        elif finding.kind == "out-of-bounds" and _ANOTHER_GPUS in finding.text:
-            help_ = _HELP_ANOTHER_GPUS
-        yield from note("help", help_, width)
+        yield from note("help", _help(finding), width)
     for heading, text in notes:
         # A command is copied as it stands.
         yield from note(heading, text, width if heading != "rerun" else sys.maxsize)
     yield from note("identity", finding.identity, width)
+
+
+def _help(finding: Finding) -> str:
+    """What to do, with the lines that it is to be done at."""
+    text = finding.text
+    special = {
+        "release to the host at the scope of the system: __threadfence_system() before the flag, "
+        "or an atomic of cuda::thread_scope_system": text.endswith(_NARROW),
+        "order the two operations: one stream for both, cudaEventRecord and cudaStreamWaitEvent "
+        "(in torch wait_stream or wait_event), or a synchronization by the host between "
+        "them": is_between_operations(finding),
+        "move {here} after cudaGridDependencySynchronize (gdc_wait in Triton): what comes before "
+        "that overlaps the grids ahead": text.endswith(_BEFORE_WAIT),
+        "make {both} atomic, or order the two CTAs: __threadfence() between the write and the "
+        "atomic that announces it and after the one that observes it (or release and acquire at "
+        "gpu scope), or two launches": finding.between_ctas,
+        "if both arrive in one phase, give mbarrier.init that many; if one is to arrive for all, "
+        "elect it; if they arrive in two phases, wait for the first before the second "
+        "arrival": text.startswith(_SECOND_ARRIVAL),
+        "launch on the GPU that has the memory (cudaSetDevice before it), or let the other one "
+        "in": _ANOTHER_GPUS in text,
+    }
+    here, other = finding.access.where, finding.other.where if finding.other else ""
+    both = f"{here} and {other}" if other and here != other else "the two accesses"
+    words = next((each for each, holds in special.items() if holds), HELP[finding.kind])
+    named = {"here": here or "this access", "other": other or "the other access", "both": both}
+    return words.format(**named)
 
 
 def note(heading: str, text: str, width: int = WIDTH) -> Iterator[Line]:
@@ -218,11 +207,10 @@ def _place(
         if who:
             yield "place", f"  {arrow} {who}"
         return
-    number = access.where.rpartition(":")[2]
     file = locate(access) if locate is not None else None
-    shown = f"{from_here(file)}:{number}" if file is not None else access.where
+    number, column, text = source_of(file, access.where.rpartition(":")[2])
+    shown = f"{from_here(file)}:{number}{column}" if file is not None else access.where
     yield "place", f"  {arrow} {shown}" + (f"   {who}" if who else "")
-    number, text = _source(file, number)
     text = text or shown_code(access.code)
     if not text:
         return
@@ -236,21 +224,32 @@ def _place(
     yield "mark", f" {' ' * len(number)} | {marks} {label}".rstrip()
 
 
-def _source(file: Path | None, number: str) -> tuple[str, str]:
-    """A line of a file with its number: of operands of inline PTX the line of the instruction."""
-    if file is None or not number.isdecimal():
-        return number, ""
+def source_of(file: Path | None, number: str) -> tuple[str, str, str]:
+    """A line's number, ``:`` and the column where it begins, and its text; both empty if unknown.
+
+    Of operands of inline PTX it is the line of the instruction.
+    """
     try:
-        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file else []
     except OSError:
-        return number, ""
-    at = int(number) - 1
+        lines = []
+    at = int(number) - 1 if number.isdecimal() else -1
     if not 0 <= at < len(lines):
-        return number, ""
+        return number, "", ""
     if lines[at].lstrip().startswith(('"', ":")):
         above = range(at, max(at - _LONGEST_ASM, -1), -1)
         at = next((line for line in above if _INSTRUCTION.search(lines[line])), at)
-    return str(at + 1), lines[at].rstrip().expandtabs(4)
+    column = len(lines[at]) - len(lines[at].lstrip()) + 1
+    return str(at + 1), f":{column}", lines[at].rstrip().expandtabs(4)
+
+
+def arrivals_in(file: Path, barrier: str) -> dict[int, str]:
+    """Lines that arrive at ``full`` of ``full[2]``, or say how often: their text by number."""
+    name = re.escape(without_indices(barrier).strip("[]").split(".")[-1])
+    arrival = re.compile(rf"(?=.*\b{name}\b).*(arrive|commit|expect|complete|init)")
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    codes = ((at, line.partition("//")[0].strip()) for at, line in enumerate(lines, 1))
+    return {at: code for at, code in codes if arrival.match(code)}
 
 
 def _who(role: str, cta: Sequence[int], thread: int) -> str:

@@ -199,11 +199,13 @@ def test_the_sarif_is_one_and_names_lines_of_the_repository(looked: tuple[Path, 
     race = results["race"]
     found = next((root / "m").glob("races-u1-race-*.json"))
     assert race["partialFingerprints"] == {"kernelbench/v1": read_schedule(found).identity}
-    lines = {
-        place["physicalLocation"]["region"]["startLine"]
+    places = {
+        (region["startLine"], region["startColumn"])
         for place in (*race["locations"], *race["relatedLocations"])
+        for region in [place["physicalLocation"]["region"]]
     }
-    assert [SOURCE.splitlines()[line - 1].split("=")[0].strip() for line in sorted(lines)] == [
+    source = SOURCE.splitlines()
+    assert [source[line - 1][column - 1 :].split(" =")[0] for line, column in sorted(places)] == [
         "shared.row", "const uint32_t row",
     ]  # fmt: skip
 

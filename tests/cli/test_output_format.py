@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import io
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from kernelbench.base import console
 from kernelbench.base.errors import UsageError
+from kernelbench.checks.api import CheckPlan
 from kernelbench.checks.rows import CheckRow, Seen, StepCheck
 from kernelbench.cli import explain
 from kernelbench.cli.check_view import View
-from kernelbench.emulator.findings import CLASSES, Access, Finding
+from kernelbench.emulator.findings import CLASSES, Access, Finding, Waiting
 
 
 def shown(layout: str, allowed: str = "", reason: str = "wrong: y[0]\nand y[1]") -> list[str]:
@@ -45,6 +49,52 @@ def test_github_annotates_the_line() -> None:
     assert second == "::error title=wrong::y[0]%0Aand y[1]"
     assert summary.startswith("→ 0 clean")
     assert shown("github", "a reason")[0].startswith("::notice file=k.cu,line=2,")
+
+
+def test_a_line_that_can_be_read_has_its_column(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a hang that is where its cause waits."""
+    monkeypatch.chdir(tmp_path)
+    Path("k.cu").write_text("{\n\twait(full);\n}\n")
+    access = Access("", "k.cu:2", "wait(full);")
+    wait = Waiting(access, (0, 0, 0), 0, (0,), 1, "full", "", "1 more arrival")
+    finding = Finding(
+        "hang", "deadlock", Access(), None, "", (0, 0, 0), 0, -1, -1, identity="hang-0123456789"
+    )
+    row = CheckRow(
+        "k.cu", "k", "", "hang", 1, 1, 0.0, seen=(Seen(finding, "random", 4, 0, 1, (wait,)),)
+    )  # type: ignore[arg-type]
+    for layout, start in (
+        ("concise", "k.cu:2:2: error"),
+        ("github", "::error file=k.cu,line=2,col=2,title=hang::"),
+    ):
+        text = io.StringIO()
+        view = View(console.Console(file=text, width=80), 10, layout=layout)
+        view._plan = cast(CheckPlan, SimpleNamespace(files=("k.cu",), steps=()))
+        view.results([StepCheck("k.cu", "", None, (row,))])
+        assert text.getvalue().startswith(start)
+
+
+def test_a_hang_names_the_arrival_that_only_the_parent_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    init, commit = "init(full[i], 1);", "commit(full[i]);  // of the MMA"
+    for name, lines in (("s0", (init, commit)), ("s1", (init, "wait(full[0]);"))):
+        Path(name).mkdir()
+        Path(name, "k.cuh").write_text("\n".join(lines))
+    access = Access("", "s1/k.cuh:2", "wait(full[0]);")
+    wait = Waiting(access, (0, 0, 0), 0, (0,), 1, "full[0]", "", "1 more arrival")
+    step = SimpleNamespace(name="s1", parent="s0", path=tmp_path / "s1", lineage_path=tmp_path)
+    view = View(console.Console(), 10)
+    view._plan = cast(CheckPlan, SimpleNamespace(files=(), steps=(SimpleNamespace(step=step),)))
+    checked = StepCheck("s1", "", None, ())
+    assert dict(view._arrivals(checked, wait)) == {
+        "arrivals": "k.cuh:1 init(full[i], 1);",
+        "only in s0": "k.cuh:2 commit(full[i]);",
+    }
+    assert not [*view._arrivals(checked, dataclasses.replace(wait, needs=""))]
 
 
 def test_a_bug_is_one_block_however_many_shapes_show_it() -> None:

@@ -71,13 +71,14 @@ def lines(report: EmulatorReport, max_findings: int | None = None) -> list[str]:
 
 def test_a_finding_has_both_sides_and_its_object() -> None:
     report = report_of(finding())
+    both = "v07/kernel.cuh:101 and v07/kernel.cuh:102"
     assert lines(report) == [
         "error[race]: a store and a load",
         "  --> v07/kernel.cuh:101   load_warp (CTA 4, thread 128)",
         "  ::: v07/kernel.cuh:102   mma_warp (thread 5)",
         "  = object: full[2]",
         "  = count: 3 times at these lines",
-        *(text for _, text in note("help", HELP["race"])),
+        *(text for _, text in note("help", HELP["race"].format(both=both))),
         f"  = identity: {report.findings[0].identity}",
     ]
     assert report.headline() == "race: a store and a load (load_warp, v07/kernel.cuh:101)"
