@@ -26,7 +26,7 @@ test: check  ## all checks, then every test that needs no GPU
 test-long: check  ## what takes longer than `make test`: every step built anew, larger samples
 	$(BIN)/python -m pytest -m "long and not gpu" -q --durations=10 -n auto --maxprocesses 8 --dist worksteal
 
-bench: setup-dev  ## measure what users wait for (results/bench.md) and the emulator (docs/ptx.md) (BENCH="--against REF")
+bench: setup-dev  ## measure what users wait for (results/bench.md) and the emulator (docs/evidence-ptx.md) (BENCH="--against REF")
 	$(BIN)/python tools/bench.py $(BENCH)
 	$(BIN)/python tools/ptx/speed.py
 

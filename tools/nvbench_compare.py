@@ -6,8 +6,8 @@ python tools/nvbench_compare.py m07 --shape qwen35 --no-nvbench           the sw
 From kernelbench's way of timing to nvbench's: the input sets, the poisoned outputs, what the flush
 of the L2 leaves in it, the launch, the wait after each flush, the stamp of the clock. Then nvbench
 itself. Our conditions take turns, in an order that is drawn anew each time; medians and means are
-over all turns. Device time in microseconds. docs/nvbench.md has the table. nvbench's flush sets a
-buffer of the L2's size to zero with a memset; that is what `dirty` does here.
+over all turns. Device time in microseconds. docs/evidence-verdicts.md has the table. nvbench's
+flush sets a buffer of the L2's size to zero with a memset; that is what `dirty` does here.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ def updated_readmes(project: Project, lineages: Lineages) -> Iterator[tuple[Path
     rows = committed_rows(project)
     checked = outcome_rows(committed_outcomes(project).values())
     comparisons = ledger.read_ledger(project.results)
-    for readme in (project.root / "README.md", project.root / "docs" / "verdicts.md"):
+    for readme in (project.root / "README.md", project.root / "docs" / "evidence-verdicts.md"):
         yield from _updated(readme, (CALIBRATION_MARKERS, calibration_table(project)))
     for lineage in lineages.lineages:
         steps = lineages.steps_of(lineage.name)

@@ -14,7 +14,7 @@ import numpy as np
 from kernelbench.base.json_file import read_json, write_gzip
 
 HERE = Path(__file__).resolve().parent
-RECORD, PAGE = HERE / "gpu_conformance.json.gz", HERE.parents[1] / "docs" / "ptx.md"
+RECORD, PAGE = HERE / "gpu_conformance.json.gz", HERE.parents[1] / "docs" / "evidence-ptx.md"
 BEGIN, END = "<!-- gpu-conformance -->\n", "<!-- /gpu-conformance -->\n"
 #: What the emulator's tensor maps begin with, and their size.
 MAP_MAGIC, MAP_BYTES = 0x70616D2D726F736E, 128

@@ -1,4 +1,4 @@
-"""Everything that docs/ptx.md shows of own steps, on a machine with many cores.
+"""Everything that docs/evidence-ptx.md shows of own steps, on a machine with many cores.
 
 python tools/ptx/ptx_all.py -j 32 --record FILE --until 500
 python tools/ptx/ptx_equality.py --merge FILE; python tools/ptx/ptx_mutations.py --merge FILE

@@ -1,6 +1,6 @@
 """Own steps by nvcc's PTX beside the direct build: bits, findings, time. Writes a table.
 
-python tools/ptx/ptx_equality.py                    all steps; equality.json.gz and docs/ptx.md
+python tools/ptx/ptx_equality.py    all steps; equality.json.gz, docs/evidence-ptx.md
 python tools/ptx/ptx_equality.py --steps v07,m05    these only; other rows stay
 python tools/ptx/ptx_equality.py --failed           the failed experiments, likewise
 python tools/ptx/ptx_equality.py -j 8 --record FILE   8 steps at a time; FILE is gone on from
@@ -32,7 +32,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-RECORD, PAGE = HERE / "equality.json.gz", ROOT / "docs" / "ptx.md"
+RECORD, PAGE = HERE / "equality.json.gz", ROOT / "docs" / "evidence-ptx.md"
 BEGIN, END = "<!-- ptx-equality -->\n", "<!-- /ptx-equality -->\n"
 STEPS = (
     *(f"v{number:02}" for number in range(1, 24)),

@@ -1,6 +1,6 @@
 """How fast the emulator runs: products and PTX instructions a second of one core, by kernel.
 
-python tools/ptx/speed.py            all kernels; speed.json and the table in docs/ptx.md
+python tools/ptx/speed.py            all kernels; speed.json and the table in docs/evidence-ptx.md
 python tools/ptx/speed.py --render   the table from the record
 
 ``make bench`` calls it. CPU time of one thread, the fastest of several calls: of the direct build,
@@ -27,7 +27,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(HERE.parent), str(ROOT)]
-RECORD, PAGE = HERE / "speed.json", ROOT / "docs" / "ptx.md"
+RECORD, PAGE = HERE / "speed.json", ROOT / "docs" / "evidence-ptx.md"
 BEGIN, END = "<!-- ptx-speed -->\n", "<!-- /ptx-speed -->\n"
 KERNELS = (
     ("v07", "u3", "tcgen05, one CTA"),
