@@ -175,7 +175,7 @@ def _print_reported(comparison: Comparison, shapes: Sequence[str]) -> None:
     if base is None or cand is None or base is cand or base.unit != cand.unit:
         return
     parts = [
-        f"{shape} {base.values[shape]:g} → {cand.values[shape]:g} {base.unit} "
+        f"{shape} {base.values[shape]:g} → {cand.values[shape]:g} {base.unit.replace('us', 'µs')} "
         f"({100 * (cand.values[shape] / base.values[shape] - 1):+.1f}%)"
         for shape in shapes
         if shape in base.values and shape in cand.values

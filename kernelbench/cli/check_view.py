@@ -66,7 +66,7 @@ class View(console.Watching):
             label = f"{names[0]} … {names[-1]}"
         sms = ", ".join(map(str, request.sms))
         budget = f", {request.budget_s:g} s a step" if request.budget_s else ""
-        count = f"{'up to ' if request.budget_s else ''}{request.schedules}"
+        count = f"{'up to ' if self._budget else ''}{request.schedules}"
         plural = "s" if request.schedules > 1 else ""
         parts = ["executor emulator, checking", environment.cpu_name()]
         if plan.files:
@@ -357,7 +357,8 @@ class View(console.Watching):
             return None
         shipped = shipped_root()
         folders = [Path.cwd(), *(Path(file).absolute().parent for file in self._plan.files)]
-        folders += [run.step.path.parent for run in self._plan.steps]
+        for run in self._plan.steps:
+            folders += [run.step.path.parent, run.step.path]
         folders += [shipped / each for each in shipped_names()]
         for folder in folders:
             file = folder / name

@@ -65,6 +65,8 @@ def show_ab(base: str, cand: str, shapes: Sequence[str], on: str | None, plot: s
     rows = found.rows()
     right = {*rows[0]} - {"shape", "predicted", "90 % of Δ"} if rows else ()
     console.show(rows, right=right, prose="shape")
+    if any(row["predicted"] == "no call" for row in rows):
+        console.out.print("no call: less than the model resolves, or hosts that differ; measure it")
     return int(ExitCode.PASS)
 
 

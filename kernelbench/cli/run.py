@@ -36,6 +36,7 @@ class RunView(console.Watching):
         self._lineages: list[Lineage] = []
         self._reports: list[tuple[str, str, str, EmulatorReport]] = []
         self._shapes = 0
+        self._emulated: list[str] = []
 
     def reported(self, step: str, shape: str, inputs: str, report: EmulatorReport) -> None:
         """Show a report of the emulator after the rows."""
@@ -66,6 +67,7 @@ class RunView(console.Watching):
             device = where.gpu.name if where.gpu else environment.cpu_name()
             parts = [f"executor {where.executor.name}", device]
             if where.emulation is not None:
+                self._emulated += names
                 parts.append(f"{where.emulation.sms} SMs emulated")
                 if where.emulation.mma_rounding != "fp32":
                     parts.append(f"MMA rounding {where.emulation.mma_rounding}")
@@ -75,11 +77,8 @@ class RunView(console.Watching):
                 parts += [f"{timing.l2} L2", f"{timing.reps} reps"]
             else:
                 parts.append(f"≤ {timing.reps} reps in {timing.budget_s:g} s a shape")
-            self._to.print(
-                f"[bold]{console.escape(label)}[/bold]  "
-                + console.escape(" · ".join([*parts, f"seed {seed}"])),
-                soft_wrap=True,
-            )
+            said = " · ".join([*parts, f"seed {seed}"])
+            self._to.print(console.Text.assemble((f"{label}  ", "bold"), said), soft_wrap=True)
 
     def record(self, record: RunRecord) -> None:
         """Rows, how they stand against their peers, what the emulator found, where it is kept."""
@@ -138,12 +137,11 @@ class RunView(console.Watching):
         if any(row.status == "pass" and row.exact is None for row in rows):
             legend = "✓ right by the task's own check, on data that no step has seen"
         self._to.print(console.Text(f"  {legend}", style="dim"))
-        total = sum(counts.values())
-        summary = ", ".join(
-            f"{count} {'passed' if status == 'pass' else status}"
-            for status, count in counts.items()
-        )
-        self._to.print(f"→ {summary} of {total}")
+        words = [f"{count} {status}".replace("pass", "passed") for status, count in counts.items()]
+        self._to.print(f"→ {', '.join(words)} of {len(groups)}")
+        if self._emulated:
+            which = " ".join(self._emulated) if len(self._emulated) < 4 else "STEP"
+            self._to.print(f"  [dim]races were not looked for: kernelbench check {which}[/dim]")
 
     def scores(self, found: Sequence[TaskScore]) -> None:
         """What a task's server would make one figure of."""

@@ -51,8 +51,8 @@ HELP = {
     "hang": "look for who should complete this wait: a missing arrive, "
     "commit or expect_tx, a wrong arrival count, or a role that left its loop early",
     "timeout": "give it more time by --timeout, or a smaller --shape; or a loop has no end",
-    "race": "order {both}: a CTA barrier, an mbarrier, a warp's __syncwarp or an atomic operation "
-    "between them",
+    "race": "order {both}: a CTA barrier (__syncthreads), an mbarrier, a warp's __syncwarp or an "
+    "atomic operation between them",
     "early-read": "wait for the copy or the MMA of {other} (its mbarrier, wait_group, "
     "tcgen05.wait) before the read at {here}",
     "overwrite": "wait until {other} is done with the buffer (its `empty` barrier, or "
