@@ -206,7 +206,7 @@ class View(console.Watching):
         for found in open_ones:
             row, seen = found[0]
             kernel = row.shape if self._plan is not None and self._plan.files else ""
-            cause = diagnostics.cause_of(seen.finding, seen.waits)
+            cause = diagnostics.cause_of(seen.finding, seen.waits, [s.finding for s in row.seen])
             blocks.setdefault((kernel, cause), []).append(found)
         for first, *others in [*blocks.values()][: self._max_findings]:
             self._cause(step, first, others)
@@ -275,7 +275,7 @@ class View(console.Watching):
         notes = [*self._arrivals(step, first_cause(seen.waits))] if seen.waits else []
         for other in others:
             there = other[0][1]
-            where = first_cause(there.waits).access
+            where = first_cause(there.waits).access if there.waits else there.finding.access
             shapes = " ".join(each.shape for each, _ in other)
             notes.append(("also", f"{where}, in {shapes} ({there.finding.identity})"))
         notes += [("seen", f"{rows}; first with {seen.inputs}, {sms}, {when}")]

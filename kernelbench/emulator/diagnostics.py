@@ -105,8 +105,15 @@ def is_between_operations(finding: Finding) -> bool:
     return finding.kind == "race" and finding.text.endswith(_BETWEEN_OPERATIONS)
 
 
-def cause_of(finding: Finding, waits: Sequence[Waiting]) -> object:
-    """Equal for hangs that lack the same of a barrier, whoever waits for it at which line."""
+def cause_of(finding: Finding, waits: Sequence[Waiting], beside: Sequence[Finding] = ()) -> object:
+    """Equal for hangs that lack the same of a barrier, whoever waits for it at which line.
+
+    A read of nothing has the cause of the race or early read beside it that has its line.
+    """
+    for other in beside if finding.kind == "unwritten" and finding.buffer else ():
+        sides = (other.access, other.other) if other.kind in ("race", "early-read") else ()
+        if other.buffer == finding.buffer and finding.access in sides:
+            return other.identity
     cause = first_cause(waits) if finding.kind == "hang" and waits else None
     if cause is None or not cause.needs:
         return finding.identity

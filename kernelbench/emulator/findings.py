@@ -339,17 +339,10 @@ def _waiting(wait: Mapping[str, Any], symbols: Symbols) -> Waiting:
             state = f"{expected - pending} of {expected} threads have arrived"
             needs = f"{_count(pending, 'more thread')}"
     return Waiting(
-        _place_access(place),
-        tuple(wait.get("cta") or ()),
-        int(wait.get("rank", 0)),
-        (int(wait["warp"]),),
-        int(wait.get("lanes", 0xFFFFFFFF)),
-        what,
-        state,
-        needs,
-        victim,
+        _place_access(place), tuple(wait.get("cta") or ()), int(wait.get("rank", 0)),
+        (int(wait["warp"]),), int(wait.get("lanes", 0xFFFFFFFF)), what, state, needs, victim,
         arrived,
-    )
+    )  # fmt: skip
 
 
 def _place_access(place: Place | None) -> Access:

@@ -97,6 +97,25 @@ def test_a_hang_names_the_arrival_that_only_the_parent_has(
     assert not [*view._arrivals(checked, dataclasses.replace(wait, needs=""))]
 
 
+@pytest.mark.parametrize("line", [2, 3])
+def test_a_read_of_nothing_is_part_of_the_race_at_its_line(line: int) -> None:
+    write, read = Access("", "k.cu:1", "x[0] = 1;"), Access("", "k.cu:2", "y = x[0];")
+    race = Finding(
+        "race", "unordered", write, read, "x + 0x4", (0, 0, 0), 0, 1, 0, identity="race-0123456789"
+    )
+    nothing = dataclasses.replace(
+        race, kind="unwritten", text="of nothing", other=None, object="x",
+        access=dataclasses.replace(read, where=f"k.cu:{line}"), identity="unwritten-0123456789",
+    )  # fmt: skip
+    seen = tuple(Seen(each, "random", 4, 0, 1, ()) for each in (race, nothing))
+    row = CheckRow("k.cu", "k", "", "finding", 1, 1, 0.0, seen=seen)
+    text = io.StringIO()
+    View(console.Console(file=text, width=80), 10).results([StepCheck("k.cu", "", None, (row,))])
+    same = line == 2
+    assert ("  = also: k.cu:2, in k (unwritten-0123456789)" in text.getvalue()) == same
+    assert text.getvalue().endswith("(1 error)\n" if same else "(2 errors)\n")
+
+
 def test_a_bug_is_one_block_however_many_shapes_show_it() -> None:
     """And what is allowed stands behind it; the last line counts blocks and rows."""
     finding = Finding(
