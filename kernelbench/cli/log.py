@@ -59,9 +59,9 @@ def command(
             else "[{:+.2f}, {:+.2f}]".format(*(100 * end for end in entry.ci)),
             "p(Holm)": "–" if entry.p_holm is None else p_text(entry.p_holm),
             "verdict": console.styled(entry.verdict),
-            "why": entry.why,
+            "why": "″" if above is not None and above.why == entry.why else entry.why,
         }
-        for entry in entries
+        for above, entry in zip([None, *entries], entries, strict=False)
     ]
     spare = [["date"], ["p(Holm)"], ["device"]]
     console.show(rows, right=["Δ", "p(Holm)"], center=["CI"], prose="why", spare=spare)

@@ -219,3 +219,14 @@ def test_markup_in_a_hypothesis_is_text(tmp_path: Path, capsys: pytest.CaptureFi
 def test_records_are_validated(tmp_path: Path) -> None:
     path = save(tmp_path, 1, row())
     assert records.read_run(path).results == (row(),)
+
+
+def test_a_reason_is_not_repeated_in_the_next_row(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger.append(tmp_path, [entry("v03", shape=shape, why="one buffer") for shape in "AB"])
+    ledger.append(tmp_path, [entry("v03", shape="C", why="two buffers")])
+    lines = [line.split() for line in call(capsys, "log", "--results", tmp_path).splitlines()]
+    assert [line[-1] for line in lines if line[-2:] == ["one", "buffer"] or "″" in line] == [
+        "buffer", "″",
+    ]  # fmt: skip
