@@ -79,7 +79,7 @@ def test_a_worker_with_another_python_and_a_scheduler_that_goes(
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What docs/campaigns.md says: an authority, and a key that it has signed."""
+    """What docs/clusters.md says: an authority, and a key that it has signed."""
     if shutil.which("openssl") is None:
         pytest.skip("no openssl to make certificates with")
     folder = tmp_path_factory.mktemp("tls")
