@@ -405,7 +405,7 @@ struct CUgraphExec_st {
   };
   std::vector<Step> steps;
   std::vector<size_t> orders[2];  // that the graph allows
-  bool frees = false;  // what is left of its last launch, when it is launched again
+  bool frees = false;             // what is left of its last launch, when it is launched again
   size_t launches = 0;
   kb::cuda::Task last = 0;  // the end of its last launch
 };
