@@ -446,7 +446,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.out.mkdir(parents=True, exist_ok=True)
         file = options.out / f"{NAME}.json"
         measured = merged(file, record)
-        write_text(file, json.dumps({"schema": SCHEMA, "measured": measured}, indent=1) + "\n")
+        text = json.dumps({"schema": SCHEMA, "measured": measured}, separators=(",", ":"))
+        write_text(file, text + "\n")
         write_text(options.out / f"{NAME}.md", markdown(measured))
         print(markdown([record]), end="")
     except BenchError as error:

@@ -31,7 +31,8 @@ def head_of(
     runs: Sequence[RunRecord],
     reference: str,
 ) -> HeadPage | None:
-    """The head of a lineage: on its first shape with measured times, or else with reported ones.
+    """The head of a lineage: on its first shape with measured times, or else with reported ones,
+    and on the device on which the newest step is the fastest.
 
     Args:
         page: The lineage without its head.
@@ -43,10 +44,11 @@ def head_of(
         None if the main line has fewer than two figures of one kind on one shape.
     """
     main = [step for step in page.steps if not step.experiment and step.name != reference]
+    age = {step.name: at for at, step in enumerate(main)}
     for shape in shapes:
-        for best in page.fastest:
-            if (best.shape, best.metric) != (shape, _METRIC):
-                continue
+        there = [best for best in page.fastest if (best.shape, best.metric) == (shape, _METRIC)]
+        # Of several devices that which has the newest step.
+        for best in sorted(there, key=lambda each: age.get(each.step, -1), reverse=True):
             newest = _newest(entries, best)
             bars = tuple(
                 _bar(step, row.measured.time.median, newest.get((step.parent or "", step.name)))
