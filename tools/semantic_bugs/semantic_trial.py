@@ -217,7 +217,7 @@ def read_record(file: Path) -> dict[str, dict[str, Any]]:
 
 
 def print_tables(entries: list[Entry], record: dict[str, dict[str, Any]]) -> None:
-    """A line for each class, and one for each entry."""
+    """A line for each class, and one for each entry whose outcome is not the right one."""
     print("| class | bugs | found | right cause | subtle | subtle found | seconds, median |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
     families = sorted({entry.family for entry in entries if entry.is_bug})
@@ -241,7 +241,8 @@ def print_tables(entries: list[Entry], record: dict[str, dict[str, Any]]) -> Non
     print("| entry | step | subtle | result | cause | seconds | first finding |")
     print("| --- | --- | --- | --- | --- | ---: | --- |")
     for entry in entries:
-        if (row := record.get(entry.id)) is None:
+        row = record.get(entry.id)
+        if row is None or row["right"] or (row["exit"] == CLEAN and not entry.is_bug):
             continue
         says = {CLEAN: "clean", FOUND: "found"}.get(row["exit"], f"exit {row['exit']}")
         says = f"{says}, equivalent: {entry.equivalent}" if entry.equivalent else says
