@@ -73,6 +73,7 @@ class Bench:
         from kernelbench.measure import probes
         from kernelbench.measure.timing import draw_input_sets
         from kernelbench.project.context import Context
+        from kernelbench.project.problem import Case
         from kernelbench.project.problem_loading import load_problem
 
         context = Context.find()
@@ -82,7 +83,7 @@ class Bench:
         input_class = problem.input_classes[0]
         self.torch = torch
         self.kernel = kernelbench.load(step)
-        self.sets = draw_input_sets(problem, shape, input_class, seed, "cuda:0")
+        self.sets = draw_input_sets(Case(problem, shape, input_class), seed, "cuda:0")
         l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
         self.written = torch.empty(2 * l2_bytes // 4, dtype=torch.int32, device="cuda")
         self.read = torch.ones(2 * l2_bytes // 4, dtype=torch.int32, device="cuda")

@@ -14,7 +14,7 @@ import torch
 from kernelbench.base.errors import KernelbenchError, ProblemError, UsageError
 from kernelbench.measure.speed_of_light import PRECISIONS
 from kernelbench.project.arena import bits
-from kernelbench.project.problem import Inputs, OutputVerdict, Problem, refill
+from kernelbench.project.problem import Case, Inputs, Problem, refill
 
 #: Relative changes that are tried, in powers of two: from an ulp of float64 to twice the value.
 _POWERS = range(-52, 1)
@@ -24,19 +24,6 @@ _WIDE = 2.0**-3
 
 class _Refused(Exception):
     """A hook does not do what it has to; one line."""
-
-
-@dataclass(frozen=True)
-class _Case:
-    problem: Problem
-    shape: Any
-    input_class: str
-
-    def __str__(self) -> str:
-        return f"shape {self.shape.name}, inputs {self.input_class}"
-
-    def verdict(self, outputs: list[torch.Tensor], reference: Any) -> OutputVerdict:
-        return self.problem.compare(outputs, reference, self.shape, self.input_class)
 
 
 @dataclass
@@ -62,7 +49,7 @@ class Trials:
         self._try("broken_limit", self._limits, shape)
         for input_class in self.problem.input_classes:
             self.cases += 1
-            self._try("make_inputs", self._case, _Case(self.problem, shape, input_class))
+            self._try("make_inputs", self._case, Case(self.problem, shape, input_class))
         return time.monotonic() - began
 
     def _try(self, hook: str, trial: Callable[..., None], *arguments: Any) -> None:
@@ -99,7 +86,7 @@ class Trials:
             return
         self.warnings["broken_limit"] = "passes over a limit that does not exist"
 
-    def _case(self, case: _Case) -> None:
+    def _case(self, case: Case) -> None:
         inputs = self._inputs(case)
         reference = self._reference(inputs, case)
         self._try("work", self._work, case.shape, inputs)
@@ -113,11 +100,8 @@ class Trials:
         self._judge(right, reference, case)
         self._returned(right, inputs, reference, case)
 
-    def _inputs(self, case: _Case) -> Inputs:
-        one, two, other = (
-            self.problem.make_inputs(case.shape, case.input_class, seed, self.device)
-            for seed in (12, 12, 15)
-        )
+    def _inputs(self, case: Case) -> Inputs:
+        one, two, other = (case.draw(seed, self.device) for seed in (12, 12, 15))
         if not _same(one.operands, two.operands):
             raise _Refused(f"make_inputs: two draws from one seed differ ({case})")
         if repr(one.plain) != repr(two.plain):
@@ -134,19 +118,19 @@ class Trials:
         )
         return one
 
-    def _reference(self, inputs: Inputs, case: _Case) -> Any:
+    def _reference(self, inputs: Inputs, case: Case) -> Any:
         before = [operand.clone() for operand in inputs.operands]
-        reference = self.problem.reference(inputs, case.shape, case.input_class)
+        reference = case.reference(inputs)
         if not _same(before, inputs.operands):
             raise _Refused(f"reference: it changes its inputs ({case})")
         self.found["reference"] = f"{self.cases} case(s); leaves its inputs as they are"
         return reference
 
-    def _judge(self, right: list[torch.Tensor], reference: Any, case: _Case) -> None:
+    def _judge(self, right: list[torch.Tensor], reference: Any, case: Case) -> None:
         def passes(outputs: list[torch.Tensor]) -> bool:
-            return case.verdict(outputs, reference).ok
+            return case.compare(outputs, reference).ok
 
-        verdict = case.verdict(right, reference)
+        verdict = case.compare(right, reference)
         if not verdict.ok:
             raise _Refused(
                 f"compare: the reference does not pass its own comparison ({case}): "
@@ -188,7 +172,7 @@ class Trials:
         return 2.0 ** _POWERS[least] if least else None
 
     def _returned(
-        self, right: list[torch.Tensor], inputs: Inputs, reference: Any, case: _Case
+        self, right: list[torch.Tensor], inputs: Inputs, reference: Any, case: Case
     ) -> None:
         if not right:
             return
@@ -203,7 +187,7 @@ class Trials:
                 outputs = self.problem.outputs_of(result, inputs)
             except ValueError:
                 continue
-            if case.verdict(outputs, reference).ok:
+            if case.compare(outputs, reference).ok:
                 raise _Refused(f"outputs_of: a step that returns {what} passes ({case})")
         self.found["outputs_of"] = "refuses a text, an output too many, another shape or dtype"
 

@@ -97,10 +97,10 @@ def time_series(
     Raises:
         Exception: What a submission raises.
     """
-    theirs: Any = None  # the problem, by which the verifier judges
+    theirs: Any = None  # the case, by which the verifier judges
     elsewhere = RemoteVerifier(ask, lambda: SYNCHRONIZE(device))
     gpu = IsolatedTiming(
-        device, theirs, None, "", [InputSet(inputs, None, poisons) for inputs, poisons in sets],
+        device, theirs, [InputSet(inputs, None, poisons) for inputs, poisons in sets],
         request.l2, request.seed, lambda name, *_: _announce(ask, name), request.limit_s,
         on_block=elsewhere.tell, batch=request.batch, elsewhere=elsewhere,
     )  # fmt: skip

@@ -39,7 +39,7 @@ from kernelbench.measure.timing import (
     TimingFault,
     ValueExchange,
 )
-from kernelbench.project.problem import Problem, copied
+from kernelbench.project.problem import Case, copied
 from kernelbench.records.metrics import Metric
 from kernelbench.records.run_record import CallForm, L2Mode
 
@@ -95,9 +95,7 @@ class SupervisedSeries:
     kernels: Sequence[IsolatedKernel]
     order: Sequence[Sequence[int]]
     sets: Sequence[InputSet]
-    problem: Problem
-    shape: Any
-    input_class: str
+    case: Case
     metric: Metric
     l2: L2Mode
     call: CallForm
@@ -120,9 +118,8 @@ class SupervisedSeries:
         #: Nobody else's: what is looked at must not be known.
         self._rng = random.Random(secrets.randbits(64))
         self._fresh = FreshValues(
-            self.problem, self.shape, self.input_class, derive(self.seed, self.metric, "judged"),
-            self.announce,
-        )  # fmt: skip
+            self.case, derive(self.seed, self.metric, "judged"), self.announce
+        )
         self._exchange = ValueExchange(self.sets, derive(self.seed, self.metric, "exchange"), 1)
 
     def run(self) -> Measurement:
@@ -241,7 +238,7 @@ class SupervisedSeries:
     def _looked_at(self, arm: int, chosen: InputSet, result: Any) -> Output:
         """A copy of what a call has left, for :meth:`_verify`."""
         try:
-            outputs = self.problem.outputs_of(result, chosen.inputs)
+            outputs = self.case.problem.outputs_of(result, chosen.inputs)
         except ValueError as error:
             raise TimingFault(f"a timed output is wrong: {error}") from error
         return arm, chosen.reference, copied(outputs)
@@ -312,7 +309,7 @@ class SupervisedSeries:
         for arm, reference, outputs in (*self._newest, *self._kept):
             if isinstance(reference, Deferred):
                 reference = reference()
-            verdict = self.problem.compare(outputs, reference, self.shape, self.input_class)
+            verdict = self.case.compare(outputs, reference)
             if not verdict.ok:
                 which = f" of arm {arm}" if arm else ""
                 raise TimingFault(f"a timed output{which} is wrong: {verdict.reason}")

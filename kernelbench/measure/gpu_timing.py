@@ -19,7 +19,7 @@ from kernelbench.measure.correctness import Announce
 from kernelbench.measure.output_verifier import LocalVerifier, OutputVerifier
 from kernelbench.measure.results import TimedBlock
 from kernelbench.measure.timing import InputSet, OnBlock
-from kernelbench.project.problem import Kernel, Problem
+from kernelbench.project.problem import Case, Kernel
 from kernelbench.records.run_record import L2Mode
 
 #: Per input set: the graph of one call, and what the call returned.
@@ -43,9 +43,7 @@ class GpuTiming:
     """
 
     device: torch.device
-    problem: Problem
-    shape: Any
-    input_class: str
+    case: Case
     sets: Sequence[InputSet]
     l2: L2Mode
     seed: int
@@ -165,9 +163,7 @@ class GpuTiming:
             seed: For when the sets get other values, before about one block in ``every``.
             every: In blocks, how often values are exchanged, about.
         """
-        return LocalVerifier(
-            self.sets, self.problem, self.shape, self.input_class, order, rng, seed, every
-        )
+        return LocalVerifier(self.sets, self.case, order, rng, seed, every)
 
     def finish_block(self, block: TimedBlock) -> None:
         """Read the clock at the block's end and hand the block on."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from kernelbench.measure.timing import InputSet, SampledOutputs, ValueExchange
-from kernelbench.project.problem import Problem
+from kernelbench.project.problem import Case
 
 #: Queues one repetition of an arm on the input set of that index; what it returns.
 OnceMore = Callable[[int, int], Any]
@@ -45,18 +45,14 @@ class LocalVerifier:
     def __init__(
         self,
         sets: Sequence[InputSet],
-        problem: Problem,
-        shape: Any,
-        input_class: str,
+        case: Case,
         order: Sequence[Sequence[int]],
         rng: random.Random,
         seed: int,
         every: int,
     ) -> None:
         self._sets = sets
-        self._problem = problem
-        self._shape = shape
-        self._input_class = input_class
+        self._case = case
         self._sampled = SampledOutputs(order, rng)
         self._exchange = ValueExchange(sets, seed, every)
 
@@ -78,9 +74,9 @@ class LocalVerifier:
         """
         if self._sampled.wants(position):
             chosen = self._sets[which]
-            outputs = self._problem.outputs_of(result, chosen.inputs)
+            outputs = self._case.problem.outputs_of(result, chosen.inputs)
             self._sampled.keep(position, arm, chosen, outputs)
 
     def verify(self) -> None:
         """Compare what was copied."""
-        self._sampled.verify(self._problem, self._shape, self._input_class)
+        self._sampled.verify(self._case)

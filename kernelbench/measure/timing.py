@@ -29,7 +29,7 @@ from kernelbench.base.seeds import derive
 from kernelbench.measure.correctness import Announce
 from kernelbench.measure.results import TimedBlock
 from kernelbench.project.arena import bits
-from kernelbench.project.problem import Inputs, Kernel, Problem, copied, interchangeable, refill
+from kernelbench.project.problem import Case, Inputs, Kernel, copied, interchangeable, refill
 from kernelbench.records.metrics import Metric
 
 #: Bound when this module is imported, before any step is: a step that replaces them is found.
@@ -98,30 +98,23 @@ class Measurement:
         }
 
 
-def draw_input_sets(
-    problem: Problem, shape: Any, input_class: str, seed: int, device: str
-) -> list[InputSet]:
+def draw_input_sets(case: Case, seed: int, device: str) -> list[InputSet]:
     """Up to four input sets with references, as many as fit in 6 GiB.
 
     Args:
-        problem: Draws them.
-        shape: Their shape.
-        input_class: Their class.
+        case: What is drawn.
         seed: From which that of each set is derived.
         device: ``cpu`` or ``cuda:N``.
     """
     sets: list[InputSet] = []
     used = 0
     while len(sets) < (_MAX_INPUT_SETS if device != "cpu" else 2):
-        inputs = problem.make_inputs(
-            shape, input_class, derive(seed, "timed", input_class, len(sets)), device
-        )
+        inputs = case.draw(derive(seed, "timed", case.input_class, len(sets)), device)
         used += sum(operand.numel() * operand.element_size() for operand in inputs.operands)
-        reference = problem.reference(inputs, shape, input_class)
         poisons = [
             inputs.arena.draw_poison(derive(seed, "timed poison", len(sets), i)) for i in (0, 1)
         ]
-        sets.append(InputSet(inputs, reference, poisons))
+        sets.append(InputSet(inputs, case.reference(inputs), poisons))
         if used > _MAX_INPUT_BYTES:
             break
     return sets
@@ -153,14 +146,12 @@ def single_arm(reps: int, per_block: int = 20) -> list[list[int]]:
 class Deferred:
     """A reference that is computed if it is asked for, from inputs that no step has seen."""
 
-    problem: Problem
+    case: Case
     inputs: Inputs
-    shape: Any
-    input_class: str
 
     def __call__(self) -> Any:
         """The reference."""
-        return self.problem.reference(self.inputs, self.shape, self.input_class)
+        return self.case.reference(self.inputs)
 
 
 class FreshValues:
@@ -174,12 +165,8 @@ class FreshValues:
         spent_s: Seconds that drawing has taken.
     """
 
-    def __init__(
-        self, problem: Problem, shape: Any, input_class: str, seed: int, announce: Announce
-    ) -> None:
-        self._problem = problem
-        self._shape = shape
-        self._input_class = input_class
+    def __init__(self, case: Case, seed: int, announce: Announce) -> None:
+        self._case = case
         self._seed = seed
         self._announce = announce
         self._drawn = 0
@@ -189,14 +176,14 @@ class FreshValues:
     def __call__(self, chosen: InputSet) -> None:
         """Give a set values that no call has had."""
         begin = CLOCK()
-        self._announce("timed values", getattr(self._problem, "hook_limit_s", 600.0), "problem")
+        limit_s = getattr(self._case.problem, "hook_limit_s", 600.0)
+        self._announce("timed values", limit_s, "problem")
         self._drawn += 1
         seed = derive(self._seed, "timed values", self._drawn)
-        device = str(chosen.inputs.arena.flat.device)
-        drawn = self._problem.make_inputs(self._shape, self._input_class, seed, device)
+        drawn = self._case.draw(seed, str(chosen.inputs.arena.flat.device))
         if interchangeable(chosen.inputs, drawn):
             refill(chosen.inputs, drawn)
-            chosen.reference = Deferred(self._problem, drawn, self._shape, self._input_class)
+            chosen.reference = Deferred(self._case, drawn)
         else:
             self.refused = True
         self.spent_s += CLOCK() - begin
@@ -273,20 +260,14 @@ class SampledOutputs:
         """
         self._last[arm] = (arm, chosen.reference, copied(result))
 
-    def verify(self, problem: Problem, shape: Any, input_class: str) -> None:
-        """Compare every kept output; raises :class:`TimingFault` on the first wrong one.
-
-        Args:
-            problem: Compares.
-            shape: Of the inputs.
-            input_class: Theirs.
-        """
+    def verify(self, case: Case) -> None:
+        """Compare every kept output; raises :class:`TimingFault` on the first wrong one."""
         kept = [("the last timed output", *entry) for entry in self._last.values()]
         kept += [("a timed output", *entry) for entry in self._kept]
         for what, arm, reference, outputs in kept:
             if isinstance(reference, Deferred):
                 reference = reference()
-            verdict = problem.compare(outputs, reference, shape, input_class)
+            verdict = case.compare(outputs, reference)
             if not verdict.ok:
                 which = f" of arm {arm}" if arm else ""
                 raise TimingFault(f"{what}{which} is wrong: {verdict.reason}")
@@ -296,9 +277,7 @@ def time_on_cpu(
     arms: Sequence[Kernel],
     order: Sequence[Sequence[int]],
     sets: Sequence[InputSet],
-    problem: Problem,
-    shape: Any,
-    input_class: str,
+    case: Case,
     *,
     seed: int,
     budget_s: float,
@@ -315,9 +294,7 @@ def time_on_cpu(
         arms: The callables.
         order: Of the arms, a list for each block.
         sets: Inputs with references.
-        problem: Compares outputs.
-        shape: Of the inputs.
-        input_class: Theirs.
+        case: Of the inputs; compares outputs.
         seed: Of what is checked and exchanged.
         budget_s: Seconds of calls, warm-ups included.
         warmups: Untimed calls of each arm, at most.
@@ -331,7 +308,7 @@ def time_on_cpu(
     # A submission's, in another process, are timed there.
     elsewhere = [kernel for kernel in arms if hasattr(kernel, "timed")]
     timed = [getattr(kernel, "timed", None) or _timed_here(kernel) for kernel in arms]
-    fresh = FreshValues(problem, shape, input_class, seed, announce)
+    fresh = FreshValues(case, seed, announce)
     started = CLOCK()
     for index in range(warmups):
         arm = index % len(arms)
@@ -361,7 +338,7 @@ def time_on_cpu(
             block.input_set.append(which)
             block.values.append(elapsed * 1e6)
             out_of_time = _out_of_time(started, fresh, budget_s)
-            outputs = problem.outputs_of(result, chosen.inputs)
+            outputs = case.problem.outputs_of(result, chosen.inputs)
             sampled.keep((b, r), arm, chosen, outputs)
             sampled.keep_last(arm, chosen, outputs)
             # A single arm may stop anywhere; two arms only where both have the same count.
@@ -379,7 +356,7 @@ def time_on_cpu(
         measurement.notes.append(f"{total // len(arms)} reps: {budget_s:g} s budget on a CPU")
     if fresh.refused:
         measurement.notes.append("seeds give data of different forms: timed on the same values")
-    sampled.verify(problem, shape, input_class)
+    sampled.verify(case)
     require_untouched_timers()
     for kernel in elsewhere:
         if fault := kernel.clock_fault():  # type: ignore[attr-defined]

@@ -206,6 +206,30 @@ class Problem(Protocol):
         """FLOPs and bytes of one call; exact for the drawn ``inputs`` where they matter."""
 
 
+@dataclass(frozen=True)
+class Case:
+    """A shape with one class of inputs: what is drawn for it, and how outputs are judged."""
+
+    problem: Problem
+    shape: Any
+    input_class: str
+
+    def __str__(self) -> str:
+        return f"shape {self.shape.name}, inputs {self.input_class}"
+
+    def draw(self, seed: int, device: str) -> Inputs:
+        """See :meth:`Problem.make_inputs`."""
+        return self.problem.make_inputs(self.shape, self.input_class, seed, device)
+
+    def reference(self, inputs: Inputs) -> Any:
+        """See :meth:`Problem.reference`."""
+        return self.problem.reference(inputs, self.shape, self.input_class)
+
+    def compare(self, outputs: Sequence[torch.Tensor], reference: Any) -> OutputVerdict:
+        """See :meth:`Problem.compare`."""
+        return self.problem.compare(outputs, reference, self.shape, self.input_class)
+
+
 def judging(problem: Problem, *steps: Step) -> Problem:
     """The problem as these steps are judged by it: itself, or what its ``for_steps`` gives.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -18,8 +18,9 @@ import torch
 from kernelbench.base.seeds import derive
 from kernelbench.emulator.findings import EmulatorReport
 from kernelbench.project.arena import bits
-from kernelbench.project.problem import Inputs, refill
-from kernelbench.worker.checked_call import CheckedStep
+from kernelbench.project.problem import Case, Inputs, refill
+from kernelbench.worker.checked_call import Called, CheckedStep
+from kernelbench.worker.messages import ScheduleRun
 
 #: The calls, in order, as findings and results name them.
 NEW_ADDRESSES = "inputs and outputs at other addresses"
@@ -45,47 +46,42 @@ _DRAWN = (
 _STREAMS = (16, 32)
 
 
-@dataclass(frozen=True)
-class SequenceStep:
-    """One call of the sequence: what it was, why it is not right (or empty), what was found."""
-
-    calls: str
-    reason: str
-    report: EmulatorReport
+def schedule_run(
+    case: Case, sms: int, index: int, reason: str, report: EmulatorReport, calls: str = ""
+) -> ScheduleRun:
+    """The message of one schedule; of one that is not right, with what explains it."""
+    found = report.explaining() if reason else report
+    return ScheduleRun(case.shape.name, case.input_class, sms, index, reason, found, calls)
 
 
 @dataclass
 class CallSequence:
-    """The calls of one shape and class of inputs.
-
-    Attributes:
-        other: A second shape that the step takes; None if there is none, and then it is left out.
-    """
+    """The calls of one case."""
 
     step: CheckedStep
-    shape: Any
-    other: Any | None
-    input_class: str
+    case: Case
     sms: int
     announce: Callable[[str], None]
+    _made: int = field(default=0, init=False)
 
-    def run(self) -> Iterator[SequenceStep]:
+    def run(self) -> Iterator[ScheduleRun]:
         """Every call; the first that is not right is the last."""
         for name, make in self._calls():
             self.announce(name)
             found = make(name)
             if found.reason.startswith("skipped: "):
                 continue  # a limit that the step does not declare, of the other shape
+            self._made += 1
             yield found
             if found.reason:
                 return
 
-    def _calls(self) -> Iterator[tuple[str, Callable[[str], SequenceStep]]]:
+    def _calls(self) -> Iterator[tuple[str, Callable[[str], ScheduleRun]]]:
         # The schedules before were calls at addresses of their own.
         first = self._draw(NEW_ADDRESSES)
         yield NEW_ADDRESSES, lambda name: self._one(name, first, name)
 
-        def new_values(name: str) -> SequenceStep:
+        def new_values(name: str) -> ScheduleRun:
             refill(first, self._draw(name))
             return self._one(name, first, name)
 
@@ -96,8 +92,9 @@ class CallSequence:
         kept = with_outputs_of(self._draw(KEPT_OUTPUTS), first)
         if kept is not None:
             yield KEPT_OUTPUTS, lambda name: self._one(name, kept, name)
-        if self.other is not None:
-            yield OTHER_SHAPE, self._other_shape
+        other = self.step.job.other_shape
+        if other is not None:
+            yield OTHER_SHAPE, lambda name: self._one(name, self._draw(name, other), name, other)
             yield FIRST_AGAIN, new_values
         yield QUEUED, lambda name: self._two(name, first)
         if self.step.job.step.config.get("workspace") == "stream":
@@ -110,30 +107,23 @@ class CallSequence:
         problem = self.step.problem
         if not hasattr(problem, "fewer_rows"):
             return None
-        shape = problem.fewer_rows(self.shape)
+        shape = problem.fewer_rows(self.case.shape)
         taken = shape is not None and not problem.broken_limit(shape, self.step.job.step.limits)
         return shape if taken else None
 
-    def _in_place(self, name: str, shape: Any, earlier: Inputs) -> SequenceStep:
+    def _in_place(self, name: str, shape: Any, earlier: Inputs) -> ScheduleRun:
         """A call of ``shape`` whose tensors begin where those of ``earlier`` do."""
         inputs = laid_over(self._draw(name, shape), earlier)
         if inputs is None:
-            return SequenceStep(name, "skipped: its tensors do not fit", EmulatorReport())
+            return self._run_of(name, "skipped: its tensors do not fit", EmulatorReport())
         return self._one(name, inputs, name, shape)
 
-    def _other_shape(self, name: str) -> SequenceStep:
-        inputs = self._draw(name, self.other)
-        return self._one(name, inputs, name, self.other)
-
-    def _one(self, name: str, inputs: Inputs, drawn: str, shape: Any | None = None) -> SequenceStep:
-        shape = shape or self.shape
+    def _one(self, name: str, inputs: Inputs, drawn: str, shape: Any | None = None) -> ScheduleRun:
         called = self.step.call(inputs, self.sms, self._seed(name, "schedule"))
-        why = self.step.judge(
-            called, inputs, shape, self._class(drawn), self._reference(drawn, shape)
-        )
-        return SequenceStep(name, why, called.report.explaining() if why else called.report)
+        why = self._judge(called, inputs, drawn, shape)
+        return self._run_of(name, why, called.report)
 
-    def _two(self, name: str, earlier: Inputs, streams: tuple[int, int] = (0, 0)) -> SequenceStep:
+    def _two(self, name: str, earlier: Inputs, streams: tuple[int, int] = (0, 0)) -> ScheduleRun:
         """``earlier`` with its values, then others elsewhere, before the first has begun."""
         fresh = self._draw(_FIRST)
         refill(earlier, fresh)
@@ -141,43 +131,44 @@ class CallSequence:
         seed = self._seed(name, "schedule")
         both = self.step.call_queued([earlier, later], self.sms, seed, streams)
         for called, inputs, drawn in zip(both, (earlier, later), (_FIRST, _SECOND), strict=True):
-            reference = self._reference(drawn, self.shape)
-            why = self.step.judge(called, inputs, self.shape, self._class(drawn), reference)
-            if why:
+            if why := self._judge(called, inputs, drawn):
                 break
-        report = both[-1].report
-        return SequenceStep(name, why, report.explaining() if why else report)
+        return self._run_of(name, why, both[-1].report)
 
-    def _recorded(self, name: str, inputs: Inputs) -> SequenceStep:
+    def _recorded(self, name: str, inputs: Inputs) -> ScheduleRun:
         seed = self._seed(name, "schedule")
         called = self.step.call_recorded(inputs, self._draw(name), self.sms, seed)
-        reference = self._reference(name, self.shape)
-        why = self.step.judge(called, inputs, self.shape, self._class(name), reference)
-        return SequenceStep(name, why, called.report.explaining() if why else called.report)
+        why = self._judge(called, inputs, name)
+        return self._run_of(name, why, called.report)
 
     def _seed(self, *parts: str) -> int:
-        return derive(self.step.job.seed, "sequence", self.shape.name, self.input_class, *parts)
+        case = self.case
+        return derive(self.step.job.seed, "sequence", case.shape.name, case.input_class, *parts)
 
     def _draw(self, what: str, shape: Any | None = None) -> Inputs:
-        return self.step.problem.make_inputs(
-            shape or self.shape, self._class(what), self._seed("inputs", what),
-            self.step.job.target.device,
-        )  # fmt: skip
+        seed, device = self._seed("inputs", what), self.step.job.target.device
+        return self._drawn_as(what, shape).draw(seed, device)
 
-    def _reference(self, drawn: str, shape: Any) -> Any:
+    def _judge(self, called: Called, inputs: Inputs, drawn: str, shape: Any | None = None) -> str:
+        case = self._drawn_as(drawn, shape)
         # From a copy: the kernel has not seen it.
-        return self.step.problem.reference(self._draw(drawn, shape), shape, self._class(drawn))
+        reference = case.reference(self._draw(drawn, shape))
+        return self.step.judge(called, inputs, case, reference)
 
-    def _class(self, drawn: str) -> str:
+    def _drawn_as(self, drawn: str, shape: Any | None) -> Case:
         """What is drawn takes the problem's classes by turns, if its first one is asked for.
 
         A step that is right on random values alone, such as one without a rule for ties, is so
         found by the calls that are made anyway.
         """
-        classes = self.step.problem.input_classes
-        if self.input_class != classes[0]:
-            return self.input_class
-        return classes[_DRAWN.index(drawn) % len(classes)]
+        problem, chosen = self.case.problem, self.case.input_class
+        classes = problem.input_classes
+        if chosen == classes[0]:
+            chosen = classes[_DRAWN.index(drawn) % len(classes)]
+        return Case(problem, shape or self.case.shape, chosen)
+
+    def _run_of(self, name: str, why: str, report: EmulatorReport) -> ScheduleRun:
+        return schedule_run(self.case, self.sms, self._made, why, report, name)
 
 
 def with_outputs_of(inputs: Inputs, other: Inputs) -> Inputs | None:

@@ -26,7 +26,7 @@ from kernelbench.kinds.callables import describe_exception
 from kernelbench.kinds.loaded_step import KernelFault
 from kernelbench.kinds.protocol import CompiledProblem
 from kernelbench.measure.correctness import why_wrong
-from kernelbench.project.problem import Inputs, refill
+from kernelbench.project.problem import Case, Inputs, refill
 from kernelbench.worker.jobs import CheckJob
 
 
@@ -141,11 +141,11 @@ class CheckedStep:
         failed = self.runtime.replay()
         return self._called(outputs, reason or failed, poison)
 
-    def judge(self, called: Called, inputs: Inputs, shape: Any, input_class: str, ref: Any) -> str:
+    def judge(self, called: Called, inputs: Inputs, case: Case, reference: Any) -> str:
         """Why the outputs of a call are wrong; empty if they are right."""
         if called.outputs is None:
             return called.reason
-        verdict = self.problem.compare(called.outputs, ref, shape, input_class)
+        verdict = case.compare(called.outputs, reference)
         return "" if verdict.ok else f"wrong: {why_wrong(verdict, inputs, called.poison)}"
 
     def _configure(self, sms: int, seed: int) -> None:

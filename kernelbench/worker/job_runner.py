@@ -40,7 +40,7 @@ from kernelbench.measure.injected_delay import DelayInjector
 from kernelbench.measure.results import CheckResult, status_of
 from kernelbench.measure.timing import abba, single_arm
 from kernelbench.project.error_attribution import is_machine_fault
-from kernelbench.project.problem import Kernel, Problem, Work, judging
+from kernelbench.project.problem import Case, Kernel, Problem, Work, judging
 from kernelbench.project.problem_loading import load_problem
 from kernelbench.records.run_record import ResultStatus
 from kernelbench.worker import replays, schedules
@@ -144,7 +144,8 @@ def _run(job: RunJob, report: Reporter, apart: Sequence[Submissions]) -> None:
             _release(job.target, kernel)
         if right and job.timing is not None and getattr(shape, "timed", True):
             try:
-                series = draw_series(job, job.timing, problem, shape, job.classes[0], report)
+                case = Case(problem, shape, job.classes[0])
+                series = draw_series(job, job.timing, case, report)
             except KernelbenchError as error:
                 report(TimingFailed(shape.name, status_of(error), str(error)))
                 continue
@@ -280,8 +281,8 @@ def _compare(job: CompareJob, report: Reporter, apart: Sequence[Submissions]) ->
         loaded[index] = kernel
     kernels = [loaded[0], loaded[1]]
     _release(job.target)
-    both = judging(problem, job.base.step, job.cand.step)
-    series = draw_series(job, job.timing, both, job.shape, job.classes[0], report)
+    both = Case(judging(problem, job.base.step, job.cand.step), job.shape, job.classes[0])
+    series = draw_series(job, job.timing, both, report)
     if series.on_host:
         report(TimingFailed(job.shape.name, "skipped", ON_HOST))
         return

@@ -11,7 +11,6 @@ import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from kernelbench.base import files
 from kernelbench.emulator import branches
@@ -20,11 +19,12 @@ from kernelbench.emulator.findings import findings_in_time, resolve_report
 from kernelbench.emulator.runtime import Runtime
 from kernelbench.emulator.state import state_at
 from kernelbench.emulator.trace import Trace, chrome_trace
+from kernelbench.project.problem import Case
 from kernelbench.worker.call_sequence import CallSequence
 from kernelbench.worker.checked_call import Called, CheckedStep
 from kernelbench.worker.jobs import ReplayJob
 from kernelbench.worker.messages import Reporter, ScheduleRun, ScheduleShortened, StateTold
-from kernelbench.worker.schedules import inputs_seed, open_checked, schedule_seed
+from kernelbench.worker.schedules import draw_with_reference, open_checked, schedule_seed
 
 
 def run_replay(job: ReplayJob, report: Reporter) -> None:
@@ -53,42 +53,31 @@ class _Replay:
         self._step = step
         self._report = report
         check = job.check
-        self._shape: Any = check.shapes[0]
-        self._class = check.classes[0]
+        self._case = Case(step.problem, check.shapes[0], check.classes[0])
         self._sms = check.sms[0]
         report.phase("inputs and reference", 600, "reference")
-        problem, shape = step.problem, self._shape
-        seed = inputs_seed(check, shape.name, self._class)
-        self._inputs = problem.make_inputs(shape, self._class, seed, check.target.device)
-        # From a copy: the kernel has not seen it.
-        copy = problem.make_inputs(shape, self._class, seed, check.target.device)
-        self._reference = problem.reference(copy, shape, self._class)
-        self._seed = schedule_seed(check, shape.name, self._class, self._sms, job.index)
+        self._inputs, self._reference = draw_with_reference(check, self._case)
+        self._seed = schedule_seed(check, self._case, self._sms, job.index)
 
     def repeat(self) -> None:
         """Run it, and report each time what came of it."""
         self._warm_up()
         for _ in range(self._job.times):
             called = self._call(self._job.decisions, traced=self._traced)
-            self._report(self._run_of(called))
+            shape, input_class = self._case.shape.name, self._case.input_class
+            at, why = self._job.index, self._why(called)
+            self._report(ScheduleRun(shape, input_class, self._sms, at, why, called.report))
 
     def sequence(self) -> None:
         """The calls of the sequence up to the one that showed it."""
         job = self._job
-        calls = CallSequence(
-            self._step, self._shape, job.check.other_shape, self._class, self._sms, self._announce
-        )
+        calls = CallSequence(self._step, self._case, self._sms, self._announce)
         # The first schedules of a check go before the sequence.
         self._call(None)
         self._step.prepare = Runtime.trace if self._traced else _nothing
-        for index, each in enumerate(calls.run()):
-            if each.calls == job.calls:
-                self._report(
-                    ScheduleRun(
-                        self._shape.name, self._class, self._sms, index, each.reason, each.report,
-                        each.calls,
-                    )
-                )  # fmt: skip
+        for run in calls.run():
+            if run.calls == job.calls:
+                self._report(run)
                 return
 
     def shorten(self) -> None:
@@ -131,7 +120,7 @@ class _Replay:
         if job.state:
             self._report(StateTold(tuple(state_at(trace, job.identity))))
         if job.trace:
-            title = f"{job.check.step.name} {self._shape.name}, {self._sms} SMs"
+            title = f"{job.check.step.name} {self._case.shape.name}, {self._sms} SMs"
             files.write_text(Path(job.trace), json.dumps(chrome_trace(trace, title)))
 
     def _call(self, decisions: Sequence[Decision] | None, *, traced: bool = False) -> Called:
@@ -158,13 +147,7 @@ class _Replay:
         return any(each.identity == self._job.identity for each in called.report.findings)
 
     def _why(self, called: Called) -> str:
-        return self._step.judge(called, self._inputs, self._shape, self._class, self._reference)
-
-    def _run_of(self, called: Called) -> ScheduleRun:
-        return ScheduleRun(
-            self._shape.name, self._class, self._sms, self._job.index, self._why(called),
-            called.report,
-        )  # fmt: skip
+        return self._step.judge(called, self._inputs, self._case, self._reference)
 
 
 def _nothing(_runtime: Runtime) -> None:

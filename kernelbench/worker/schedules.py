@@ -19,12 +19,12 @@ from kernelbench.kinds import compiled
 from kernelbench.kinds.callables import LoadError
 from kernelbench.kinds.protocol import CompiledProblem
 from kernelbench.project.arena import bits
-from kernelbench.project.problem import Inputs, judging
+from kernelbench.project.problem import Case, Inputs, judging
 from kernelbench.project.problem_loading import load_problem
-from kernelbench.worker.call_sequence import CallSequence
+from kernelbench.worker.call_sequence import CallSequence, schedule_run
 from kernelbench.worker.checked_call import Called, CheckedStep
 from kernelbench.worker.jobs import CheckJob
-from kernelbench.worker.messages import Reporter, ScheduleRun, ShapeBegins, StepNotLoaded
+from kernelbench.worker.messages import Reporter, ShapeBegins, StepNotLoaded
 
 _COUNTERS_INTERVAL_S = 2.0
 
@@ -40,7 +40,7 @@ def run_schedules(job: CheckJob, report: Reporter) -> None:
     for shape in job.shapes:
         report(ShapeBegins(shape.name))
         for input_class in job.classes:
-            if not _Case(step, shape, input_class, report, counters).run():
+            if not _Schedules(step, Case(step.problem, shape, input_class), report, counters).run():
                 break
         if job.counters:
             counters.write()
@@ -61,17 +61,20 @@ def open_checked(job: CheckJob, report: Reporter) -> CheckedStep | None:
     return CheckedStep(job, problem, opened)
 
 
-def schedule_seed(job: CheckJob, shape: str, input_class: str, sms: int, index: int) -> int:
+def schedule_seed(job: CheckJob, case: Case, sms: int, index: int) -> int:
     """The seed of one schedule.
 
     No part of the request but what the schedule belongs to: --sms 3 repeats what 1,2,3 found.
     """
-    return derive(job.seed, "schedule", shape, input_class, sms, index)
+    return derive(job.seed, "schedule", case.shape.name, case.input_class, sms, index)
 
 
-def inputs_seed(job: CheckJob, shape: str, input_class: str) -> int:
-    """The seed of the inputs of all schedules of a shape and class."""
-    return derive(job.seed, "inputs", shape, input_class)
+def draw_with_reference(job: CheckJob, case: Case) -> tuple[Inputs, Any]:
+    """The inputs of all schedules of a case, and their reference."""
+    seed = derive(job.seed, "inputs", case.shape.name, case.input_class)
+    # From a copy: the kernel has not seen it.
+    inputs, copy = (case.draw(seed, job.target.device) for _ in range(2))
+    return inputs, case.reference(copy)
 
 
 class _Counters:
@@ -93,16 +96,16 @@ class _Counters:
             branches.write_counters(library)
 
 
-class _Case:
-    """One shape with one class of inputs."""
+class _Schedules:
+    """Those of one case."""
 
     def __init__(
-        self, step: CheckedStep, shape: Any, input_class: str, report: Reporter, counters: _Counters
+        self, step: CheckedStep, case: Case, report: Reporter, counters: _Counters
     ) -> None:
         self._step = step
         self._job = step.job
-        self._shape = shape
-        self._class = input_class
+        self._case = case
+        self._class = case.input_class
         self._report = report
         self._counters = counters
 
@@ -130,40 +133,28 @@ class _Case:
         return True
 
     def _begin(self) -> None:
-        job, shape = self._job, self._shape
         self._report.phase(f"{self._class}: inputs and reference", 600, "reference")
-        seed = inputs_seed(job, shape.name, self._class)
-        self._inputs = self._draw(seed)
-        # From a copy: the kernel has not seen it.
-        self._reference = self._step.problem.reference(self._draw(seed), shape, self._class)
+        self._inputs, self._reference = draw_with_reference(self._job, self._case)
         #: Outputs of the first schedule, by number of SMs.
         self._first: dict[int, list[Any]] = {}
 
     def _schedule(self, sms: int, index: int) -> bool:
-        job, shape = self._job, self._shape
+        job, case = self._job, self._case
         self._announce(f"{sms} SM{'s' if sms > 1 else ''}, schedule {index + 1}/{job.schedules}")
-        seed = schedule_seed(job, shape.name, self._class, sms, index)
-        called = self._step.call(self._inputs, sms, seed)
+        called = self._step.call(self._inputs, sms, schedule_seed(job, case, sms, index))
         reason = self._judge(called, self._first.get(sms))
         if called.outputs is not None:
             self._first.setdefault(sms, called.outputs)
-        found = called.report.explaining() if reason else called.report
-        self._report(ScheduleRun(shape.name, self._class, sms, index, reason, found))
+        self._report(schedule_run(case, sms, index, reason, called.report))
         if job.counters and not reason:
             self._counters()
         return not reason
 
     def _sequence(self) -> bool:
-        job, shape = self._job, self._shape
-        sms = job.sequence_sms
-        calls = CallSequence(self._step, shape, job.other_shape, self._class, sms, self._announce)
-        for index, step in enumerate(calls.run()):
-            self._report(
-                ScheduleRun(
-                    shape.name, self._class, sms, index, step.reason, step.report, step.calls
-                )
-            )
-            if step.reason:
+        calls = CallSequence(self._step, self._case, self._job.sequence_sms, self._announce)
+        for run in calls.run():
+            self._report(run)
+            if run.reason:
                 return False
         return True
 
@@ -171,11 +162,6 @@ class _Case:
         job = self._job
         limit = job.target.executor.watchdog_limit(job.call_limit_s)
         self._report.phase(f"{self._class}, {what}", limit)
-
-    def _draw(self, seed: int) -> Inputs:
-        return self._step.problem.make_inputs(
-            self._shape, self._class, seed, self._job.target.device
-        )
 
     def _judge(self, called: Called, first: list[Any] | None) -> str:
         """Why outputs are wrong; empty if they are right."""
@@ -186,7 +172,7 @@ class _Case:
             )
             if not differing:
                 return ""
-        wrong = self._step.judge(called, self._inputs, self._shape, self._class, self._reference)
+        wrong = self._step.judge(called, self._inputs, self._case, self._reference)
         if wrong or not differing or not self._step.problem.repeatable:
             return wrong
         return f"wrong: {differing} elements differ in their bits from those of the first schedule"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
@@ -28,7 +27,7 @@ from kernelbench.measure.timing import (
     quiet_gc,
     time_on_cpu,
 )
-from kernelbench.project.problem import Kernel, Problem, Work
+from kernelbench.project.problem import Case, Kernel, Work
 from kernelbench.records.metrics import Metric
 from kernelbench.records.run_record import ResultStatus
 from kernelbench.worker.jobs import CompareJob, RunJob, Timing
@@ -49,9 +48,7 @@ class Series:
 
     job: RunJob | CompareJob
     timing: Timing
-    problem: Problem
-    shape: Any
-    input_class: str
+    case: Case
     sets: Sequence[InputSet]
     work: Work
     report: Reporter
@@ -89,12 +86,12 @@ class Series:
     def _gpu_timing(self) -> GpuTiming:
         job, timing = self.job, self.timing
         return GpuTiming(
-            torch.device(job.target.device), self.problem, self.shape, self.input_class, self.sets,
-            timing.l2, job.seed, self.report.phase, job.call_limit_s, batch=timing.batch,
+            torch.device(job.target.device), self.case, self.sets, timing.l2, job.seed,
+            self.report.phase, job.call_limit_s, batch=timing.batch,
         )  # fmt: skip
 
     def _fault(self, status: ResultStatus, reason: str) -> None:
-        self.report(TimingFailed(self.shape.name, status, reason))
+        self.report(TimingFailed(self.case.shape.name, status, reason))
 
     def measure(
         self, kernels: Sequence[Kernel], order: Sequence[Sequence[int]], round_index: int = 0
@@ -102,7 +99,7 @@ class Series:
         """Take and report every metric that the device has; False after a fault."""
         job, report = self.job, self.report
         entry = (job.arm if isinstance(job, RunJob) else job.cand).step.entry
-        name = self.shape.name
+        name = self.case.shape.name
         call_only: tuple[Metric, ...] = ("call",)
         for metric in self.timing.metrics if job.target.gpu is not None else call_only:
 
@@ -139,9 +136,7 @@ class Series:
                 [with_untimed_setup(kernel) for kernel in kernels],
                 order,
                 self.sets,
-                self.problem,
-                self.shape,
-                self.input_class,
+                self.case,
                 seed=job.seed,
                 budget_s=timing.budget_s,
                 warmups=timing.warmups,
@@ -163,9 +158,9 @@ class Series:
                 raise MachineFault("no time inside a graph of a submission judged apart")
             if apart:
                 return SupervisedSeries(
-                    apart, order, self.sets, self.problem, self.shape, self.input_class, metric,
-                    timing.l2, timing.call, timing.warmups, timing.batch, job.seed,
-                    self.report.phase, job.call_limit_s, on_block, clocks,
+                    apart, order, self.sets, self.case, metric, timing.l2, timing.call,
+                    timing.warmups, timing.batch, job.seed, self.report.phase, job.call_limit_s,
+                    on_block, clocks,
                 ).run()  # fmt: skip
             gpu = self._prepared.pop(metric, None) or self._gpu_timing()
             gpu.clocks, gpu.on_block = clocks, on_block
@@ -178,17 +173,10 @@ class Series:
             return call_time(gpu, kernels, order, timing.warmups, timing.call)
 
 
-def draw_series(
-    job: RunJob | CompareJob,
-    timing: Timing,
-    problem: Problem,
-    shape: Any,
-    input_class: str,
-    report: Reporter,
-) -> Series:
+def draw_series(job: RunJob | CompareJob, timing: Timing, case: Case, report: Reporter) -> Series:
     """Draw the input sets and report the work of one call."""
     report.phase("timed inputs", 600, "reference")
-    sets = draw_input_sets(problem, shape, input_class, job.seed, job.target.device)
-    work = problem.work(shape, sets[0].inputs)
-    report(WorkCounted(shape.name, work))
-    return Series(job, timing, problem, shape, input_class, sets, work, report)
+    sets = draw_input_sets(case, job.seed, job.target.device)
+    work = case.problem.work(case.shape, sets[0].inputs)
+    report(WorkCounted(case.shape.name, work))
+    return Series(job, timing, case, sets, work, report)

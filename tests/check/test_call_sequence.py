@@ -15,6 +15,7 @@ from kernelbench.machine.toolchain import emulator_compiler
 from kernelbench.problems.fused_moe.problem import PROBLEM as MOE
 from kernelbench.problems.group_gemm.problem import PROBLEM as GEMM
 from kernelbench.project.arena import bits
+from kernelbench.project.problem import Case
 from kernelbench.worker import call_sequence as calls
 
 pytestmark = [
@@ -249,11 +250,12 @@ def test_fewer_rows_where_the_others_lay(problem: Any, shape: str) -> None:
 
 def test_values_are_of_the_classes_by_turns() -> None:
     problem = SimpleNamespace(input_classes=("random", "skewed", "structured"))
-    step: Any = SimpleNamespace(problem=problem)
+    nobody: Any = None
 
     def drawn(input_class: str) -> list[str]:
-        sequence = calls.CallSequence(step, None, None, input_class, 1, print)
-        return [sequence._class(what) for what in calls._DRAWN]
+        case: Any = Case(problem, None, input_class)  # type: ignore[arg-type]
+        sequence = calls.CallSequence(nobody, case, 1, print)
+        return [sequence._drawn_as(what, None).input_class for what in calls._DRAWN]
 
     assert drawn("random")[:4] == ["random", "skewed", "structured", "random"]
     assert set(drawn("structured")) == {"structured"}, "the one that was asked for"

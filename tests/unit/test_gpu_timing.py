@@ -25,8 +25,10 @@ from kernelbench.measure.gpu_device_time import device_time
 from kernelbench.measure.gpu_timing import GpuTiming
 from kernelbench.measure.timing import Measurement, TimedBlock, TimingFault, abba, draw_input_sets
 from kernelbench.problems.group_gemm.problem import PROBLEM
+from kernelbench.project.problem import Case
 
 SHAPE = PROBLEM.parse_shape("s", {"m": 2, "n": 8, "k": 64})
+CASE = Case(PROBLEM, SHAPE, "gpu-mode")
 BLOCKS, REPS = 6, 8
 
 
@@ -92,9 +94,9 @@ def seen() -> list[TimedBlock]:
 
 @pytest.fixture
 def gpu(cuda: None, seen: list[TimedBlock]) -> GpuTiming:
-    sets = draw_input_sets(PROBLEM, SHAPE, "gpu-mode", 1, "cpu")
+    sets = draw_input_sets(CASE, 1, "cpu")
     return GpuTiming(
-        torch.device("cpu"), PROBLEM, SHAPE, "gpu-mode", sets, "cold", 1, lambda *_: None, 5.0,
+        torch.device("cpu"), CASE, sets, "cold", 1, lambda *_: None, 5.0,
         clocks=lambda: (1980.0, ()), on_block=seen.append,
     )  # fmt: skip
 

@@ -22,7 +22,7 @@ from kernelbench.measure.correctness import Checker
 from kernelbench.measure.timing import InputSet, TimingFault, time_on_cpu
 from kernelbench.problems.returned import check_tensors
 from kernelbench.project.arena import GuardedOutputs
-from kernelbench.project.problem import Inputs, OutputVerdict
+from kernelbench.project.problem import Case, Inputs, OutputVerdict
 
 
 def handed_over(shared: SharedData, mapped: Mapped, data: Any) -> tuple[Any, tuple[int, ...]]:
@@ -244,7 +244,7 @@ def timed(kernel: Any) -> list[float]:
         poison = torch.empty(inputs.arena.flat.shape, dtype=torch.int64)
         sets.append(InputSet(inputs, problem.reference(inputs, None, ""), [poison, poison]))
     return time_on_cpu(
-        [kernel], [[0]] * 30, sets, problem, None, "", seed=3, budget_s=60.0, warmups=5,
+        [kernel], [[0]] * 30, sets, Case(problem, None, ""), seed=3, budget_s=60.0, warmups=5,
         announce=lambda *given: None, call_limit_s=1.0,
     ).of(0)  # fmt: skip
 

@@ -29,8 +29,10 @@ from kernelbench.measure.timing import (
     time_on_cpu,
 )
 from kernelbench.problems.group_gemm.problem import PROBLEM
+from kernelbench.project.problem import Case
 
 SHAPE = PROBLEM.parse_shape("s", {"m": 2, "n": 8, "k": 64})
+CASE = Case(PROBLEM, SHAPE, "gpu-mode")
 Step = Callable[[Any], Any]
 
 
@@ -57,7 +59,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> CountedClock:
 @pytest.fixture(scope="module")
 def sets() -> Any:
     """Two input sets with their references."""
-    return draw_input_sets(PROBLEM, SHAPE, "gpu-mode", 1, "cpu")
+    return draw_input_sets(CASE, 1, "cpu")
 
 
 def right(sets: Any) -> Step:
@@ -89,7 +91,7 @@ def measure(steps: list[Step], order: list[list[int]], sets: Any, **more: Any) -
         "seed": 1, "budget_s": 20.0, "warmups": 2, "announce": lambda *_: None,
         "call_limit_s": 5.0,
     }  # fmt: skip
-    return time_on_cpu(steps, order, sets, PROBLEM, SHAPE, "gpu-mode", **(settings | more))
+    return time_on_cpu(steps, order, sets, CASE, **(settings | more))
 
 
 def test_abba_is_balanced_in_each_quad_and_fair() -> None:
@@ -120,7 +122,7 @@ def test_input_sets_differ_and_are_reproducible(sets: Any) -> None:
     assert len(sets) == 2
     first, second = (chosen.inputs.operands[0].view(torch.uint8) for chosen in sets)
     assert not torch.equal(first, second)
-    again = draw_input_sets(PROBLEM, SHAPE, "gpu-mode", 1, "cpu")
+    again = draw_input_sets(CASE, 1, "cpu")
     assert torch.equal(again[1].inputs.operands[0].view(torch.uint8), second)
     poisons = [bits.view(torch.int16) for chosen in sets for bits in chosen.poisons]
     assert not any(torch.equal(poisons[0], other) for other in poisons[1:])

@@ -27,6 +27,7 @@ from kernelbench.isolation.timing_supervisor import SupervisedSeries, clock_faul
 from kernelbench.kinds.callables import RaisedElsewhere
 from kernelbench.measure.results import TimedBlock
 from kernelbench.measure.timing import InputSet, Measurement, TimingFault, quiet_gc
+from kernelbench.project.problem import Case
 from kernelbench.worker import job_runner
 from kernelbench.worker.jobs import JUDGE_ON_GPU, Arm, RunJob, processes_apart
 
@@ -130,7 +131,7 @@ def timed(
     order = [[r % len(kernels) for r in range(REPS)] for _ in range(BLOCKS)]
     with quiet_gc():
         return SupervisedSeries(
-            loaded, order, sets, problem, None, "", "device", "warm", "single", 2, 1, 5,
+            loaded, order, sets, Case(problem, None, ""), "device", "warm", "single", 2, 1, 5,
             lambda *given: None, 1.0, flush=lambda: None,
         ).run()  # fmt: skip
 
