@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console as RichConsole
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -70,22 +70,29 @@ STYLES = {
 }
 
 
-class _Console(Console):
+class Console(RichConsole):
+    """Rich's, for texts that are whole lines, and tables."""
+
     def on_broken_pipe(self) -> None:
         """Leave it to the command line: rich would exit with 1, which means a regression here."""
         raise BrokenPipeError
 
-    def print(self, *objects: Any, soft_wrap: bool | None = None, **options: Any) -> None:
-        """On a terminal a long line ends between two words; in a file it stays one line."""
-        words = [word for each in objects for word in str(each).split()]
-        whole = options.get("no_wrap") or max(map(len, words), default=0) > self.width
-        if self.is_terminal and not whole:  # a path is whole, so that it can be copied
-            soft_wrap = None
-        super().print(*objects, soft_wrap=soft_wrap, **options)
+    def say(self, text: str, style: str = "", **options: Any) -> None:
+        """Print a text as it is, brackets included."""
+        self.print(Text(text, style=style), **options)
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """On a terminal a long text ends between two words; in a file it stays one line."""
+        if "width" not in options and all(isinstance(each, str | Text) for each in objects):
+            words = [word for each in objects for word in str(each).split()]
+            # A path is whole, so that it can be copied.
+            whole = options.get("no_wrap") or max(map(len, words), default=0) > self.width
+            options["soft_wrap"] = whole or not self.is_terminal
+        super().print(*objects, **options)
 
 
 def _make(stderr: bool) -> Console:
-    console = _Console()
+    console = Console()
     _set_up(console, stderr)
     return console
 
@@ -110,7 +117,7 @@ def renew() -> None:
 
 def terminal_of_width(width: int, to: IO[str]) -> Console:
     """A console that prints to a text as a terminal without colours would show it."""
-    return _Console(
+    return Console(
         file=to, width=width, force_terminal=True, color_system=None, highlight=False, emoji=False
     )
 
@@ -126,7 +133,7 @@ def styled(word: str) -> Text:
 
 def warn(message: str) -> None:
     """Print a one-line warning to stderr."""
-    err.print(Text.assemble(("warning: ", "yellow"), message), soft_wrap=True)
+    err.print(Text.assemble(("warning: ", "yellow"), message))
 
 
 @dataclass(frozen=True)
@@ -148,10 +155,10 @@ class FittedTable:
         to.print(self.table)
         if self.common:
             shared = (f"{_one_line(heading)} {cell}" for heading, cell in self.common.items())
-            to.print(Text("all: " + " · ".join(shared)), soft_wrap=True)
+            to.say("all: " + " · ".join(shared))
         if self.left_out:
             headings = ", ".join(map(_one_line, self.left_out))
-            to.print(Text(f"no room for: {headings}"), soft_wrap=True)
+            to.say(f"no room for: {headings}")
 
 
 def fitted(
@@ -319,4 +326,4 @@ class Status:
 
     def _print(self, text: str) -> None:
         self._printed = time.monotonic()
-        err.print(Text(text, style="dim"), soft_wrap=True)
+        err.say(text, "dim")

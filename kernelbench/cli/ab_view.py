@@ -32,8 +32,7 @@ class View(console.Watching):
         console.err.print(
             f"{plan.sessions} session{'' if plan.sessions == 1 else 's'} a shape: a slowdown of "
             f"{plan.detect:.2%} is found beyond {plan.margin:.2%} in {plan.power:.0%} of cases, by "
-            f"{plan.source}{time}",
-            soft_wrap=True,
+            f"{plan.source}{time}"
         )
 
 
@@ -55,8 +54,7 @@ def compared(comparison: Comparison, explain: bool) -> None:
     console.out.print(
         f"[bold]{title}[/bold]  {console.escape(comparison.device)}  "
         f"{comparison.sessions} × {estimate.reps // estimate.sessions}/arm  abba  {l2}  "
-        f"[bold]{summary}[/bold] by {METRICS[comparison.metric].title}",
-        soft_wrap=True,
+        f"[bold]{summary}[/bold] by {METRICS[comparison.metric].title}"
     )
     _print_table(comparison)
     if comparison.same_code:
@@ -85,8 +83,7 @@ def not_timed(comparison: Comparison) -> None:
     """What can be said without times."""
     console.out.print(
         f"[bold]{_title(comparison)}[/bold]  [bold yellow]NOT MEASURED[/bold yellow]  "
-        + console.escape(comparison.not_timed),
-        soft_wrap=True,
+        + console.escape(comparison.not_timed)
     )
     for row in comparison.checks:
         text = f"  {row.step} {row.shape} {row.inputs}: {row.status}"
@@ -94,11 +91,11 @@ def not_timed(comparison: Comparison) -> None:
             text += f": {row.reason}"
         elif row.status == "pass":
             text += _HOW_RIGHT[row.exact]
-        console.out.print(console.Text(text), soft_wrap=True)
+        console.out.say(text)
     _print_delta(comparison)
     _print_reported(comparison, comparison.shapes)
     unchecked = "" if comparison.checks else "; --check checks both here"
-    console.out.print(console.Text(f"→ {comparison.settled_by}{unchecked}"), soft_wrap=True)
+    console.out.say(f"→ {comparison.settled_by}{unchecked}")
 
 
 def _title(comparison: Comparison) -> str:
@@ -106,7 +103,7 @@ def _title(comparison: Comparison) -> str:
 
 
 def _dim(text: str) -> None:
-    console.out.print(console.Text(f"  {text}", style="dim"), soft_wrap=True)
+    console.out.say(f"  {text}", "dim")
 
 
 def _print_table(comparison: Comparison) -> None:
@@ -147,7 +144,7 @@ def _print_after(line: ComparisonLine, explain: bool) -> None:
     where = f"{line.collected.shape.name} {line.metric}"
     if verdict.reason:
         step = f" → {verdict.next_step}" if verdict.next_step else ""
-        console.out.print(console.Text(f"→ {where}: {verdict.reason}{step}"), soft_wrap=True)
+        console.out.say(f"→ {where}: {verdict.reason}{step}")
     for note in dict.fromkeys(line.collected.notes.get(line.metric, [])):
         _dim(f"{where}: {note}")
     if explain:

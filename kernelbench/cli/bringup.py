@@ -80,12 +80,12 @@ def command(
     chosen = seeds.new_seed() if seed is None else seed
     settings = BringupOptions(chosen, quick, timeout, wait, path, options.command_line(), planted)
     head = Text.assemble((f"{gpu.name}  ", "bold"), f"{backend} · seed {chosen} · report {path}")
-    out.print(head, soft_wrap=True)
+    out.print(head)
     with Status() as status:
         bringup = Bringup(Context.find(), settings, status, _stage)
         bringup.run()
     _figures(bringup.record)
-    out.print(Text(f"report: {path} and {path.with_suffix('.md')}"), soft_wrap=True)
+    out.say(f"report: {path} and {path.with_suffix('.md')}")
     return int(bringup_exit_code(bringup.record))
 
 
@@ -93,13 +93,11 @@ def _stage(stage: Stage) -> None:
     head = Text.assemble(
         (f"\n{stage.title}: ", "bold"), summary(stage), f" ({stage.seconds:.0f} s)"
     )
-    out.print(head, soft_wrap=True)
+    out.print(head)
     width = max((len(line.name) for line in stage.lines), default=0)
     for line in stage.lines:
         outcome = Text(f"{line.outcome:<14}", style=_STYLES.get(line.outcome, ""))
-        out.print(
-            Text.assemble("  ", outcome, f"{line.name:<{width}}  {line.text}"), soft_wrap=True
-        )
+        out.print(Text.assemble("  ", outcome, f"{line.name:<{width}}  {line.text}"))
 
 
 def _figures(record: BringupRecord) -> None:
@@ -112,4 +110,4 @@ def _figures(record: BringupRecord) -> None:
     ]
     show(rows, right=head[2:4], title=f"\nTimes measured on {record.device}")
     if note := footnote(record):
-        out.print(Text(note))
+        out.say(note)

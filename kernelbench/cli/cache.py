@@ -66,7 +66,7 @@ def _render(entries: list[cache_listing.CacheEntry]) -> None:
     from kernelbench.build import compiler
 
     total = sum(entry.bytes for entry in entries) / 1e6
-    out.print(f"{compiler.cache_dir()}: {len(entries)} artefact(s), {total:.1f} MB", soft_wrap=True)
+    out.print(f"{compiler.cache_dir()}: {len(entries)} artefact(s), {total:.1f} MB")
     if not entries:
         return
     rows = [

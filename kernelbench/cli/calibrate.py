@@ -28,7 +28,7 @@ def _model_written(context: click.Context, _: click.Parameter, path: str | None)
 
     options.require_writable(path)
     write_text(Path(path), probed_file())
-    console.err.print(console.Text(f"wrote {path}"), soft_wrap=True)
+    console.err.say(f"wrote {path}")
     context.exit()
 
 
@@ -106,17 +106,16 @@ def _calibrated(record: CalibrationRecord, path: Path | None) -> None:
     style = "bold yellow" if findings or gaps else "bold green"
     console.out.print(
         f"[bold]calibrate {record.step} {record.shape}[/bold]  {console.escape(record.device)}  "
-        f"{record.metric} time  [{style}]{verdict}[/{style}]",
-        soft_wrap=True,
+        f"{record.metric} time  [{style}]{verdict}[/{style}]"
     )
     console.show(_rows(record), right=["found"])
     for line in findings:
-        console.out.print(console.Text(f"→ {line}", style="bold yellow"), soft_wrap=True)
+        console.out.say(f"→ {line}", "bold yellow")
     for line in gaps:
-        console.out.print(console.Text(f"  partial evidence: {line}"), soft_wrap=True)
+        console.out.say(f"  partial evidence: {line}")
     for line in record.remarks():
-        console.out.print(console.Text(f"  {line}", style="dim"), soft_wrap=True)
-    console.out.print(console.Text(f"  saved {path and path.name}", style="dim"), soft_wrap=True)
+        console.out.say(f"  {line}", "dim")
+    console.out.say(f"  saved {path and path.name}", "dim")
 
 
 def _rows(record: CalibrationRecord) -> list[Row]:

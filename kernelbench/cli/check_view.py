@@ -189,10 +189,10 @@ class View(console.Watching):
             self._line(f"trace of {what}: {look.trace} (open it at ui.perfetto.dev)")
 
     def _print(self, head: str, text: str) -> None:
-        self._to.print(console.Text.assemble((f"{head}  ", "bold"), text), soft_wrap=True)
+        self._to.print(console.Text.assemble((f"{head}  ", "bold"), text))
 
     def _line(self, text: str, style: str = "", no_wrap: bool = False) -> None:
-        self._to.print(console.Text(text, style=style), soft_wrap=True, no_wrap=no_wrap)
+        self._to.say(text, style, no_wrap=no_wrap)
 
     def _findings(self, step: StepCheck) -> int:
         """A block for each cause, then what else ended a shape; returns the number of errors."""
@@ -253,7 +253,7 @@ class View(console.Watching):
         level = "error" if severity == "error" else "notice"
         text = text.replace("%", "%25").replace("\n", "%0A")
         said = f"::{level} {place}title={kind}::{text}"
-        self._to.print(said, markup=False, highlight=False, soft_wrap=True)
+        self._to.print(said, markup=False, highlight=False)
 
     def _cause(
         self,

@@ -58,7 +58,7 @@ def _show(folder: Path) -> None:
     console.out.print(f"{SOURCE}, a Blackwell kernel that ships, without one line:\n")
     for line in removed_lines(copy):
         style = "bold red" if line.startswith("-") else "dim"
-        console.out.print(console.Text(f"  {line}", style=style))
+        console.out.say(f"  {line}", style)
     console.out.print()
     view = check_view.View(console.out, api.MAX_FINDINGS, repeats=False)
     with view:
@@ -70,7 +70,7 @@ def _show(folder: Path) -> None:
     if [row.status for step in report.steps for row in step.rows] != ["hang"]:
         raise HarnessDefect(f"the checker did not find the hang of {COPY}")
     console.out.print()
-    console.out.print(console.Text(f"why: {EXPLANATION}\n"), soft_wrap=True)
+    console.out.say(f"why: {EXPLANATION}\n")
 
 
 #: The Blackwell step that the demonstration starts from, and the name of its copy.

@@ -26,7 +26,7 @@ _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 def head(found: StepDiff) -> None:
     """The two steps and the idea of the second."""
     out.print(Text.assemble((f"{found.base} → {found.cand}", "bold"), f"  {found.title}"))
-    out.print(Text(found.technique), soft_wrap=True)
+    out.say(found.technique)
 
 
 def text(source: SourceDiff, base: str, cand: str) -> None:
@@ -36,9 +36,9 @@ def text(source: SourceDiff, base: str, cand: str) -> None:
     for file in source.files:
         old = f"{base}/{file.name}" if file.change != "added" else "/dev/null"
         new = f"{cand}/{file.name}" if file.change != "removed" else "/dev/null"
-        out.print(Text(f"--- {old}\n+++ {new}", style="bold"), soft_wrap=True)
+        out.say(f"--- {old}\n+++ {new}", "bold")
         for line in file.text:
-            out.print(Text(line, style=_STYLES.get(line[:1], "")), soft_wrap=True)
+            out.say(line, _STYLES.get(line[:1], ""))
 
 
 def counts(source: SourceDiff) -> None:
@@ -55,7 +55,7 @@ def counts(source: SourceDiff) -> None:
     rows.append({"file": "all files", "": "", "+": added, "−": removed})
     show(rows, right="+−")
     if not source.formatted:
-        out.print(Text(f"lines are compared as they are: {source.unformatted}"), soft_wrap=True)
+        out.say(f"lines are compared as they are: {source.unformatted}")
     _blocks("newly included", source.blocks_added)
     _blocks("no longer included", source.blocks_removed)
 
@@ -63,7 +63,7 @@ def counts(source: SourceDiff) -> None:
 def _blocks(label: str, blocks: Iterable[BlockChange]) -> None:
     names = ", ".join(f"{block.folder}/{block.name} ({block.lines} lines)" for block in blocks)
     if names:
-        out.print(Text(f"{label}: {names}"), soft_wrap=True)
+        out.say(f"{label}: {names}")
 
 
 def changes(found: StepDiff) -> None:
@@ -80,7 +80,7 @@ def changes(found: StepDiff) -> None:
         out.print()
         show([dict(zip(head, line, strict=True)) for line in lines], right=head[1:])
     for line in found.not_built:
-        out.print(Text(f"not built: {line}"), soft_wrap=True)
+        out.say(f"not built: {line}")
     for line in found.remarks:
         warn(line)
     if found.figures:
@@ -90,7 +90,7 @@ def changes(found: StepDiff) -> None:
         by = "" if verdict.change is None else f" {_percent(verdict.change)}"
         where = f"{verdict.base}→{verdict.cand} on {verdict.device}, {verdict.shape}, "
         where += f"{verdict.metric} time, {verdict.l2} L2: "
-        out.print(Text.assemble(where, styled(verdict.verdict), by), soft_wrap=True)
+        out.print(Text.assemble(where, styled(verdict.verdict), by))
 
 
 def _ends(change: Change) -> tuple[str, str]:
@@ -109,9 +109,7 @@ def _figures(found: StepDiff) -> None:
     rows = [dict(zip(head, _figure(figure), strict=True)) for figure in found.figures]
     show(rows, right=(*head[4:6], "change"))
     if any(figure.source == "measured" for figure in found.figures):
-        out.print(
-            "measured: newest runs, each on its own; `kernelbench ab` compares", soft_wrap=True
-        )
+        out.print("measured: newest runs, each on its own; `kernelbench ab` compares")
 
 
 def _figure(figure: FigureChange) -> tuple[str, ...]:
@@ -137,7 +135,7 @@ def _percent(change: float) -> str:
 
 def delta_table(table: DeltaTable) -> None:
     """Every step of a lineage against its parent, in lines."""
-    out.print(Text(table.lineage, style="bold"))
+    out.say(table.lineage, "bold")
     head = ("step", "parent", "+", "−", "changed", "in new blocks", "new building blocks")
     lines: list[tuple[object, ...]] = []
     for row in table.rows:
@@ -150,8 +148,7 @@ def delta_table(table: DeltaTable) -> None:
     show([dict(zip(head, line, strict=True)) for line in lines], right=head[2:6])
     out.print(
         "lines of the step's own files; changed: a line that replaces another counts once; new "
-        "building blocks: those that no step above includes",
-        soft_wrap=True,
+        "building blocks: those that no step above includes"
     )
     out.print()
 

@@ -34,9 +34,7 @@ def command(name: str) -> None:
         raise UnknownNameError("class of findings", name, CLASSES)
     page = shipped_root() / "docs" / "findings" / f"{kind}.md"
     for style, line in _lines(page.read_text(encoding="utf-8")):
-        console.out.print(
-            console.Text(line, style=style), width=None if style else min(console.out.width, 80)
-        )
+        console.out.say(line, style, width=None if style else min(console.out.width, 80))
 
 
 def _lines(page: str) -> Iterator[tuple[str, str]]:

@@ -102,7 +102,7 @@ def _publish(
     """Print the report and write it wherever it was asked for."""
     text = gate_markdown.gate_markdown(report)
     to = console.err if json_path == "-" else console.out
-    to.print(console.Text(text.rstrip()), soft_wrap=True)
+    to.say(text.rstrip())
     if markdown is not None:
         files.write_text(Path(markdown), text)
     if junit_path is not None:

@@ -36,14 +36,12 @@ def command(source: str, output: str | None) -> None:
     for name, (workloads, solutions) in imported.definitions.items():
         console.out.print(
             f"{console.escape(name)}: {workloads} workloads as shapes, "
-            f"the reference and {solutions} solutions as steps",
-            soft_wrap=True,
+            f"the reference and {solutions} solutions as steps"
         )
     for skipped in imported.skipped:
         console.out.print(
-            f"skipped {console.escape(skipped.name)}: {console.escape(skipped.reason)}",
-            soft_wrap=True,
+            f"skipped {console.escape(skipped.name)}: {console.escape(skipped.reason)}"
         )
     if imported.figures:
         console.out.print(f"{imported.figures} reported figures, of the dataset's traces")
-    console.out.print(f"wrote {console.escape(from_here(imported.target))}", soft_wrap=True)
+    console.out.print(f"wrote {console.escape(from_here(imported.target))}")

@@ -116,7 +116,7 @@ def command(
 def _render(found: Inspection, compiler: str) -> None:
     from kernelbench.base.console import Text, out, show
 
-    out.print(Text.assemble((found.step, "bold"), f"  {found.title} · {compiler}"), soft_wrap=True)
+    out.print(Text.assemble((found.step, "bold"), f"  {found.title} · {compiler}"))
     columns = [(build, code) for build in found.builds for code in build.code]
     # Blanks keep the kernels of one build apart.
     heads = [build.label + " " * i for i, (build, _) in enumerate(columns)] or [" "]
@@ -125,14 +125,14 @@ def _render(found: Inspection, compiler: str) -> None:
         lines.append((label, [_constant(found, names)] * len(heads)))
     show([{"": label, **dict(zip(heads, cells, strict=True))} for label, cells in lines])
     if found.undescribed:
-        out.print(Text(f"  ?: {found.undescribed}"), soft_wrap=True)
+        out.say(f"  ?: {found.undescribed}")
     for build in found.builds:
         for name in build.spilling:
-            out.print(Text(f"  {build.label}: {name}, which is called, spills"), soft_wrap=True)
+            out.say(f"  {build.label}: {name}, which is called, spills")
         for line in build.warnings:
-            out.print(Text(f"  {build.label}: {line}"), soft_wrap=True)
+            out.say(f"  {build.label}: {line}")
     for allowance in found.allowances:
-        out.print(Text(f"  {allowance.what} allowed: {allowance.reason}"), soft_wrap=True)
+        out.say(f"  {allowance.what} allowed: {allowance.reason}")
     for build in found.builds:
         for kind, text in (("PTX", build.ptx), ("SASS", build.sass)):
             if text is not None:

@@ -115,7 +115,7 @@ def _render(tree: Tree, as_markdown: bool) -> None:
         click.echo(tree_markdown(tree))
         return
     shown = grid(tree)
-    out.print(Text.assemble((tree.lineage, "bold"), f"  {tree.title}"), soft_wrap=True)
+    out.print(Text.assemble((tree.lineage, "bold"), f"  {tree.title}"))
     # Words of a heading on lines of their own: figures are narrow.
     narrow = {head: head.replace(" ", "\n") for head in shown.right}
     rows = [
@@ -128,5 +128,5 @@ def _render(tree: Tree, as_markdown: bool) -> None:
     spare = [reported, ["right on"], measured, ["against its parent"]]
     show(rows, right=narrow.values(), prose="what changes", spare=spare)
     for note in shown.notes:
-        out.print(Text(note), soft_wrap=True)
+        out.say(note)
     out.print()

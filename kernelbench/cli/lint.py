@@ -39,9 +39,9 @@ def command(steps: tuple[str, ...]) -> int:
             none = "no 32-bit product of three sizes"
             summary = f"32-bit products: {len(found)}" if found else none
             style = "bold red" if found else "bold green"
-            out.print(Text.assemble((f"{step.name}  ", "bold"), (summary, style)), soft_wrap=True)
+            out.print(Text.assemble((f"{step.name}  ", "bold"), (summary, style)))
             for each in found:
-                out.print(Text(f"  {_described(each)}"), soft_wrap=True)
+                out.say(f"  {_described(each)}")
     return int(ExitCode.INCORRECT if any_found else ExitCode.PASS)
 
 

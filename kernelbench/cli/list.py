@@ -112,9 +112,9 @@ def _render(views: list[listing.LineageView]) -> None:
         table.show()
         if not set(reported) & set(table.left_out):
             for caption in view.captions:
-                out.print(f"{', '.join(view.shapes)}: {caption}", soft_wrap=True)
+                out.print(f"{', '.join(view.shapes)}: {caption}")
             for name, note in view.notes:
-                out.print(f"{name}: {note}", soft_wrap=True)
+                out.print(f"{name}: {note}")
         if view.blocked:
             out.print("`kernelbench doctor` says why a step does not run here.")
         out.print()
@@ -132,12 +132,12 @@ def _print_task(context: TaskContext) -> None:
     if task.gpus:
         facts.append(f"leaderboard for {', '.join(task.gpus)}")
     title = console.Text.assemble((task.name, "bold"), f"  GPU MODE task · {' · '.join(facts)}")
-    console.out.print(title, soft_wrap=True)
+    console.out.print(title)
     if task.description:
-        console.out.print(console.Text(f"  {task.description.splitlines()[0]}"), soft_wrap=True)
+        console.out.say(f"  {task.description.splitlines()[0]}")
     head = "arguments of generate_input"
     console.show([{"shape": shape.name, head: shape.describe()} for shape in task.shapes])
     names = ", ".join(step.name for step in context.lineages.steps)
-    console.out.print(console.Text(f"  steps: {names}; or any file with custom_kernel(data)"))
+    console.out.say(f"  steps: {names}; or any file with custom_kernel(data)")
     for note in task.notes:
-        console.out.print(console.Text(f"  {note}", style="dim"), soft_wrap=True)
+        console.out.say(f"  {note}", "dim")

@@ -82,19 +82,19 @@ def command(
     else:
         made = scaffold.new_step(lineages, name, chosen, words)
     for file in sorted(path for path in made.path.rglob("*") if path.is_file()):
-        console.out.print(console.Text(os.path.relpath(file)), soft_wrap=True)
+        console.out.say(os.path.relpath(file))
     if scaffold.sorts_before_parent(Context.find().lineages, made):
         console.warn(f"{name} comes before its parent {made.parent} in ranges, which go by name")
     if made.base and not own_sources(made):
         where = f"{os.path.relpath(made.base.path)} ({', '.join(sources_of(made))})"
         hint = f"no code of its own yet: copy there what you change from {where}"
-        console.err.print(console.Text(hint), soft_wrap=True)
+        console.err.say(hint)
     commands = [f"run {name}{_small_shape(context, made)}", f"check {name}", f"diff {name}"]
     if EMULATOR.refusal(made):
         del commands[1]
     shown = ", ".join(f"`kernelbench {command}`" for command in commands)
     hint = f"change it, say in step.toml and README.md what and why, then {shown}"
-    console.err.print(hint, soft_wrap=True)
+    console.err.print(hint)
 
 
 def _small_shape(context: Context, made: Step) -> str:

@@ -102,6 +102,5 @@ def headline(device: DeviceModel, what: str) -> None:
     """What is predicted, by which model, and that nothing is measured."""
     console.out.print(
         f"[bold]{console.escape(what)}[/bold]  [bold yellow]PREDICTED[/bold yellow] for "
-        f"{console.escape(device.device)} by {device.name}.toml; nothing was measured",
-        soft_wrap=True,
+        f"{console.escape(device.device)} by {device.name}.toml; nothing was measured"
     )

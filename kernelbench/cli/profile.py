@@ -59,23 +59,22 @@ def command(subject: Subject, kernel: str | None, no_counters: bool, json_path: 
 
 def _render(to: Console, record: ProfileRecord) -> None:
     parts = [record.shape, record.device, record.tool, record.inputs, f"seed {record.seed}"]
-    to.print(Text.assemble((f"{record.step}  ", "bold"), " · ".join(parts)), soft_wrap=True)
+    to.print(Text.assemble((f"{record.step}  ", "bold"), " · ".join(parts)))
     if not record.counters:
         label = f"without hardware counters ({record.why_not})"
-        to.print(Text(label, style="bold yellow"), soft_wrap=True)
+        to.say(label, "bold yellow")
     rows = [{head: cell(launch) for head, cell in _COLUMNS.items()} for launch in record.launches]
     show(rows, to, right={*_COLUMNS} - {"kernel", "top stalls"})
     if record.total is not None:
         to.print(
             f"one call: {record.total.busy_us:.1f} µs of kernels and copies, caches warm; bytes of "
-            f"the problem / time: {record.total.bytes_per_second / 1e12:.2f} TB/s",
-            soft_wrap=True,
+            f"the problem / time: {record.total.bytes_per_second / 1e12:.2f} TB/s"
         )
     if record.missing and record.counters:
         names = ", ".join(record.missing)
-        to.print(Text(f"{_NONE}: ncu has no value here for {names}", style="dim"), soft_wrap=True)
+        to.say(f"{_NONE}: ncu has no value here for {names}", "dim")
     if record.log:
-        to.print(Text(f"log: {record.log}", style="dim"), soft_wrap=True)
+        to.say(f"log: {record.log}", "dim")
 
 
 def _percent(value: float | None) -> str:

@@ -58,7 +58,7 @@ def tables(outer: str | None, results: str | None) -> None:
     """Make the tables of every device anew from its records."""
     for device in _devices(_folder(results or outer)):
         store.rebuild_tables(device)
-        console.out.print(f"{device.name}: table.md and table.csv made anew", soft_wrap=True)
+        console.out.print(f"{device.name}: table.md and table.csv made anew")
 
 
 @command.command("upgrade")
@@ -76,8 +76,7 @@ def upgrade(outer: str | None, results: str | None) -> None:
     console.out.print(
         f"{len(done)} record(s) rewritten, {before / 1e6:.2f} → {after / 1e6:.2f} MB"
         if done
-        else "every record is of this version",
-        soft_wrap=True,
+        else "every record is of this version"
     )
 
 
@@ -96,7 +95,7 @@ def add_outcomes(outer: str | None, places: tuple[Path, ...], results: str | Non
     found = outcomes.with_runs(known, [run_record.read_run(path) for path in paths])
     path = outcomes.write_outcomes(folder, found)
     changed = sum(1 for setting, each in found.items() if known.get(setting) != each)
-    console.out.print(f"{path}: {len(found)} outcomes, {changed} of them new", soft_wrap=True)
+    console.out.print(f"{path}: {len(found)} outcomes, {changed} of them new")
 
 
 def _records(place: Path) -> list[Path]:

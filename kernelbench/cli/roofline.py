@@ -82,19 +82,19 @@ def _plot(report: RooflineReport, path: str) -> None:
 def _render(report: LineageReport) -> None:
     device = report.device
     where = f"  on {device.name}" + (f" ({device.assumed})" if device.assumed else "")
-    out.print(Text.assemble((report.lineage, "bold"), where), soft_wrap=True)
+    out.print(Text.assemble((report.lineage, "bold"), where))
     for ceilings in (device.datasheet, device.measured):
         if ceilings is not None:
-            out.print(_ceilings_line(ceilings), soft_wrap=True)
+            out.print(_ceilings_line(ceilings))
     _show_floors(report)
     if any(shape.steps for shape in report.shapes):
         _show_steps(report.shapes)
     else:
         out.print(f"no measured steps on {device.name}: `kernelbench run STEP` on one saves them")
     if any(shape.published_us is not None for shape in report.shapes):
-        out.print(f"reported: {report.published_source}; not measured here", soft_wrap=True)
+        out.print(f"reported: {report.published_source}; not measured here")
     for note in report.notes:
-        out.print(f"note: {note}", soft_wrap=True)
+        out.print(f"note: {note}")
     out.print()
 
 

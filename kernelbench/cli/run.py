@@ -54,7 +54,7 @@ class RunView(console.Watching):
             for name, stats in _shown(row.metrics)
         ]
         text = "  ".join([f"  {row.step} {row.shape}", _class_mark(row), *times])
-        console.err.print(console.Text(text, style="dim"), soft_wrap=True)
+        console.err.say(text, "dim")
 
     def planned(self, plan: RunPlan) -> None:
         """Say which executor and device, and how it will be timed."""
@@ -78,7 +78,7 @@ class RunView(console.Watching):
             else:
                 parts.append(f"≤ {timing.reps} reps in {timing.budget_s:g} s a shape")
             said = " · ".join([*parts, f"seed {seed}"])
-            self._to.print(console.Text.assemble((f"{label}  ", "bold"), said), soft_wrap=True)
+            self._to.print(console.Text.assemble((f"{label}  ", "bold"), said))
 
     def record(self, record: RunRecord) -> None:
         """Rows, how they stand against their peers, what the emulator found, where it is kept."""
@@ -86,8 +86,7 @@ class RunView(console.Watching):
         self.standings(standings(record.results, self._lineages))
         _print_reports(self._reports)
         if self.path is not None:
-            saved = console.Text(f"  saved {from_here(self.path)}", style="dim")
-            self._to.print(saved, soft_wrap=True)
+            self._to.say(f"  saved {from_here(self.path)}", "dim")
 
     def rows(self, rows: Sequence[Result]) -> None:
         """The table, then every reason and note, then the conclusion."""
@@ -132,11 +131,11 @@ class RunView(console.Watching):
             told.setdefault((step, text), []).append(where)
         for (step, text), places in told.items():
             head = f"  {step} {', '.join(places)}: "
-            self._to.print(console.Text.assemble((head, "bold"), text), soft_wrap=True)
+            self._to.print(console.Text.assemble((head, "bold"), text))
         legend = "= every bit of the rounded reference · ≈ within the derived bound"
         if any(row.status == "pass" and row.exact is None for row in rows):
             legend = "✓ right by the task's own check, on data that no step has seen"
-        self._to.print(console.Text(f"  {legend}", style="dim"))
+        self._to.say(f"  {legend}", "dim")
         words = [f"{count} {status}".replace("pass", "passed") for status, count in counts.items()]
         self._to.print(f"→ {', '.join(words)} of {len(groups)}")
         if self._emulated:
@@ -146,7 +145,7 @@ class RunView(console.Watching):
     def scores(self, found: Sequence[TaskScore]) -> None:
         """What a task's server would make one figure of."""
         for score in found:
-            self._to.print(console.Text(f"  score of {score.step}: {score.text}"), soft_wrap=True)
+            self._to.say(f"  score of {score.step}: {score.text}")
 
     def standings(self, found: Sequence[Standing]) -> None:
         """Each step against the best peer and the measured floor; nothing if there is nothing."""
@@ -171,7 +170,7 @@ class RunView(console.Watching):
             "vs best peer: its time over the step's, above 1 the step is ahead · "
             "floor: only reading the same bytes, measured after each step"
         )
-        self._to.print(console.Text(f"  {legend}", style="dim"), soft_wrap=True)
+        self._to.say(f"  {legend}", "dim")
 
 
 def _medians(row: Result) -> tuple[float | None, ...]:
@@ -203,9 +202,9 @@ def _measured(
 def _print_reports(found: Sequence[tuple[str, str, str, EmulatorReport]]) -> None:
     """What the emulator found, in full, on stderr."""
     for step, shape, input_class, report in found:
-        console.err.print(console.Text(f"{step} {shape} {input_class}:", style="bold"))
+        console.err.say(f"{step} {shape} {input_class}:", "bold")
         for style, line in diagnostics.report_lines(report):
-            console.err.print(console.Text(f"  {line}", diagnostics.STYLES[style]), soft_wrap=True)
+            console.err.say(f"  {line}", diagnostics.STYLES[style])
 
 
 def _worst(rows: Sequence[Result]) -> str:

@@ -75,23 +75,23 @@ def _head(to: Console, session: Session) -> None:
     calls = f"{session.calls} call{'s' if session.calls > 1 else ''}"
     parts = [session.shape.name, where, str(session.tool), calls, run.classes[0]]
     text = " · ".join([*parts, f"seed {session.seed}"])
-    to.print(Text.assemble((f"{run.step.name}  ", "bold"), text), soft_wrap=True)
+    to.print(Text.assemble((f"{run.step.name}  ", "bold"), text))
     for note in session.notes:
-        to.print(Text(f"  {note}", style="dim"), soft_wrap=True)
+        to.say(f"  {note}", "dim")
 
 
 def _result(to: Console, session: Session, result: ToolResult) -> None:
     line = Text.assemble(
         f"{result.tool:<10} ", (result.status, _STYLES.get(result.status, "bold red"))
     )
-    to.print(line.append(_summary(session, result)), soft_wrap=True)
+    to.print(line.append(_summary(session, result)))
     open_ = [finding for finding in result.findings if not finding.explanation]
     for label, finding in (("first", next(iter(open_), None)), *_explanations(result)):
         if finding is not None:
-            to.print(Text(f"  {label}: {_described(session, finding)}"), soft_wrap=True)
+            to.say(f"  {label}: {_described(session, finding)}")
     for note in result.notes:
-        to.print(Text(f"  note: {note}", style="dim"), soft_wrap=True)
-    to.print(Text(f"  log: {result.log}", style="dim"), soft_wrap=True)
+        to.say(f"  note: {note}", "dim")
+    to.say(f"  log: {result.log}", "dim")
 
 
 def _summary(session: Session, result: ToolResult) -> str:

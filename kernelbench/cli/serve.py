@@ -33,6 +33,6 @@ def command(idle: float) -> int:
     def say_so() -> None:
         root = find_project().root
         text = f"serving {root}; ends {idle:g} min after the last command, or with Ctrl-C"
-        console.err.print(text, soft_wrap=True)
+        console.err.print(text)
 
     command_server.keep_workers(60 * idle, say_so)

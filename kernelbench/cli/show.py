@@ -67,7 +67,7 @@ def command(
         if not checked or any(row.result.step in steps for row in tables.latest(runs)):
             _show_rows(wanted.of(runs), form)
         for line in checked:
-            console.out.print(console.Text(line), soft_wrap=True)
+            console.out.say(line)
     else:
         figures, broken = store.newest_figures(folder)
         _warn(broken)
@@ -216,5 +216,5 @@ def _table(device: str, rows: Sequence[Row], unit: TimeUnit) -> None:
     headings = [*rows[0]]
     right = headings[headings.index("max err") : headings.index("date")]
     spare = ("rel rms", "L2", "date", f"SOL {unit.name}", "executor", "max err", "inputs")
-    console.out.print(console.Text(device, style="bold"))
+    console.out.say(device, "bold")
     console.show(rows, right=right, prose="shape", spare=[[heading] for heading in spare])

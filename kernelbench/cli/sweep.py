@@ -163,7 +163,7 @@ class _View(console.Watching):
         )
 
     def _line(self, text: str) -> None:
-        self._to.print(console.Text(text), soft_wrap=True)
+        self._to.say(text)
 
 
 def _show(view: _View, report: SweepReport, json_path: str | None) -> None:

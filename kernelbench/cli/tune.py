@@ -119,5 +119,5 @@ def _variant(found: Tuning, chosen: Variation) -> str:
     made = scaffold.new_variant(lineages, chosen.step.name, found.step, [*chosen.texts], words)
     for name, text in chosen.texts.items():
         (made.path / name).write_text(text, encoding="utf-8")
-    console.err.print(console.Text(f"made {os.path.relpath(made.path)}"), soft_wrap=True)
+    console.err.say(f"made {os.path.relpath(made.path)}")
     return made.name

@@ -59,7 +59,7 @@ def test_lines_end_between_words() -> None:
     text = io.StringIO()
     to = console.terminal_of_width(20, text)
     words = ["measured"] * 9
-    to.print(console.Text(" ".join(words)), soft_wrap=True)
+    to.print(console.Text(" ".join(words)))
     assert text.getvalue().split() == words
     assert len(text.getvalue().splitlines()) > 3
 
@@ -70,12 +70,12 @@ def test_lines_end_between_words() -> None:
 )
 def test_what_is_copied_is_not_cut(line: str, how: dict[str, bool]) -> None:
     text = io.StringIO()
-    console.terminal_of_width(12, text).print(console.Text(line), soft_wrap=True, **how)
+    console.terminal_of_width(12, text).print(console.Text(line), **how)
     assert text.getvalue() == f"{line}\n"
 
 
 def test_a_file_keeps_whole_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    console.out.print("word " * 100, soft_wrap=True)
+    console.out.print("word " * 100)
     assert len(capsys.readouterr().out.splitlines()) == 1
 
 
