@@ -69,12 +69,7 @@ if TYPE_CHECKING:
 @click.option("--check", is_flag=True, help="Check both also where they cannot be timed.")
 @options.predict_option
 @click.option("--explain", is_flag=True, help="Also print the details behind each verdict.")
-@click.option(
-    "--plot",
-    "plot_path",
-    metavar="FILE",
-    help="Also draw changes and intervals as a .svg, .pdf or .png file (needs matplotlib).",
-)
+@options.plot_option("changes and intervals")
 @options.measuring_options
 def command(
     base: str,
@@ -100,7 +95,6 @@ def command(
 
         predict_view.refuse_others("base", "cand", "shapes")
         return predict_view.show_ab(base, cand, shapes, predict_on, predict_plot)
-    options.require_plot(plot_path)
     from kernelbench.cli import ab_view
     from kernelbench.compare import api
     from kernelbench.compare.comparison import Comparison, NotTimed

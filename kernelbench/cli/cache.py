@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kernelbench.base.errors import UsageError
-from kernelbench.cli.options import json_option, require_writable, write_json_output
+from kernelbench.cli.options import RecordOutput, json_option
 
 if TYPE_CHECKING:
     from kernelbench.build import cache_listing
@@ -19,7 +19,7 @@ CACHE_SCHEMA = "kernelbench.cache/1"
 @click.group("cache", invoke_without_command=True)
 @json_option
 @click.pass_context
-def command(context: click.Context, json_path: str | None) -> None:
+def command(context: click.Context, json: RecordOutput) -> None:
     """Show compiled artefacts, or clear them.
 
     Artefacts are kept by the content of what made them, so clearing costs only time.
@@ -31,33 +31,30 @@ def command(context: click.Context, json_path: str | None) -> None:
       kernelbench cache clear --older-than 30 --yes
     """
     if context.invoked_subcommand is not None:
-        if json_path is not None:
+        if json.path is not None:
             raise UsageError("--json shows the cache; `cache clear` has no JSON", "leave it out")
         return
     from kernelbench.build import cache_listing, compiler
 
-    require_writable(json_path)
     entries = cache_listing.cache_entries()
-    if json_path is not None:
-        record = {
-            "schema": CACHE_SCHEMA,
-            "folder": str(compiler.cache_dir()),
-            "bytes": sum(entry.bytes for entry in entries),
-            "entries": [
-                {
-                    "key": entry.key,
-                    "name": entry.name,
-                    "compiler": entry.compiler,
-                    "bytes": entry.bytes,
-                    "created": entry.created,
-                    "build_s": entry.seconds,
-                    "sha256": entry.sha256,
-                }
-                for entry in entries
-            ],
-        }
-        write_json_output(json_path, record)
-    if json_path != "-":
+    json.write({
+        "schema": CACHE_SCHEMA,
+        "folder": str(compiler.cache_dir()),
+        "bytes": sum(entry.bytes for entry in entries),
+        "entries": [
+            {
+                "key": entry.key,
+                "name": entry.name,
+                "compiler": entry.compiler,
+                "bytes": entry.bytes,
+                "created": entry.created,
+                "build_s": entry.seconds,
+                "sha256": entry.sha256,
+            }
+            for entry in entries
+        ],
+    })  # fmt: skip
+    if not json.alone:
         _render(entries)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from kernelbench.base import console
-from kernelbench.base.errors import ExitCode, Interrupted, KernelbenchError
+from kernelbench.base.errors import ExitCode
 from kernelbench.base.table import Row
 from kernelbench.cli import options
 from kernelbench.compare import calibrator
@@ -81,16 +81,15 @@ def command(step: str, shapes: tuple[str, ...], **asked: Any) -> int:
     """
     observer = console.Watching()
     size = CalibrationSize(**{each.name: asked.pop(each.name) for each in fields(CalibrationSize)})
-    try:
-        with observer:
-            record = calibrator.calibrate(
-                step, shapes, size=size, command=options.command_line(), observer=observer, **asked
-            )
-    except (KernelbenchError, Interrupted) as error:
-        if isinstance(error.partial, CalibrationRecord):
-            _calibrated(error.partial, observer.path)
-        raise
-    _calibrated(record, observer.path)
+
+    def show(record: CalibrationRecord) -> None:
+        _calibrated(record, observer.path)
+
+    with options.showing_partial(CalibrationRecord, show), observer:
+        record = calibrator.calibrate(
+            step, shapes, size=size, command=options.command_line(), observer=observer, **asked
+        )
+    show(record)
     return int(ExitCode.PASS if not record.findings() else ExitCode.AMBIGUOUS)
 
 

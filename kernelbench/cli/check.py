@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from kernelbench.base import console
-from kernelbench.base.errors import ExitCode, Interrupted, KernelbenchError, UsageError
+from kernelbench.base.errors import ExitCode, UsageError
 from kernelbench.build.compile_commands import sources_of_target
 from kernelbench.checks import api, replay
 from kernelbench.checks.file_kinds import is_file_to_check
@@ -210,7 +210,7 @@ class _WithArguments(click.Command):
 @click.option(
     "--trace",
     "trace_to",
-    type=click.Path(dir_okay=False),
+    type=options.OutputFile(),
     metavar="FILE",
     help="Write the first finding's schedule for ui.perfetto.dev, by warp and unit (steps only).",
 )
@@ -223,7 +223,7 @@ class _WithArguments(click.Command):
 @click.option(
     "--sarif",
     "sarif_to",
-    type=click.Path(dir_okay=False),
+    type=options.OutputFile(),
     metavar="PATH|-",
     help="Also write the findings as SARIF 2.1.0, for code scanning; '-' is stdout.",
 )
@@ -245,7 +245,7 @@ def command(
     shapes: tuple[str, ...],
     no_save: bool,
     fail_on: tuple[str, ...],
-    json_path: str | None,
+    json: options.RecordOutput,
     layout: str,
     **asked: Any,
 ) -> int:
@@ -268,31 +268,24 @@ def command(
     asked["arguments"] = click.get_current_context().meta[_ARGUMENTS]
     asked["allow"] = dict(asked["allow"])
     after = _After(**{each.name: asked.pop(each.name) for each in fields(_After)})
-    json_path = json_path or ("-" if layout == "json" else None)
+    json = options.RecordOutput(json.path or ("-" if layout == "json" else None))
     sarif_to = after.sarif_to or ("-" if layout == "sarif" else None)
-    if json_path == sarif_to == "-":
+    if json.path == sarif_to == "-":
         raise UsageError("JSON and SARIF cannot both go to stdout", "write one to a file")
-    for path in (json_path, after.trace_to, sarif_to):
-        options.require_writable(path)
     steps = _with_sources_of_target(steps, asked)
     if not steps and not asked["build"]:
         raise UsageError("no STEP or file given", "`kernelbench list` shows the steps")
     files = {Path(name).name: Path(name) for name in steps if is_file_to_check(name)}
     after.refuse_beside(files)
-    to = console.err if "-" in (json_path, sarif_to) else console.out
+    to = console.err if sarif_to == "-" else json.people
     shown = layout if layout in check_view.LAYOUTS else "full"
     view = check_view.View(to, asked["max_findings"], layout=shown)
-    try:
-        with view:
-            report = api.check(
-                steps, shapes, save=not no_save, command=options.command_line(), observer=view,
-                **asked,
-            )  # fmt: skip
-    except (KernelbenchError, Interrupted) as error:
-        if isinstance(error.partial, CheckReport):
-            show_report(view, error.partial, json_path)
-        raise
-    show_report(view, report, json_path)
+    with options.showing_partial(CheckReport, lambda left: show_report(view, left, json)), view:
+        report = api.check(
+            steps, shapes, save=not no_save, command=options.command_line(), observer=view,
+            **asked,
+        )  # fmt: skip
+    show_report(view, report, json)
     if sarif_to is not None:
         options.write_json_output(sarif_to, sarif_of(report, files))
     after.look_closer(view, report, steps, asked["timeout_s"])
@@ -353,8 +346,7 @@ class _After:
                 view.looked(seen, look)
 
 
-def show_report(view: check_view.View, report: CheckReport, json_path: str | None) -> None:
+def show_report(view: check_view.View, report: CheckReport, json: options.RecordOutput) -> None:
     """Print a report, and write it as JSON if that is asked for."""
     view.results(report.steps, report.unmatched)
-    if json_path is not None:
-        options.write_json_output(json_path, report)
+    json.write(report)

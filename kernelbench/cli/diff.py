@@ -178,7 +178,7 @@ def command(
     no_build: bool,
     whole: bool,
     results: str | None,
-    json_path: str | None,
+    json: options.RecordOutput,
 ) -> None:
     """Show what CAND changes in BASE, its parent if not named: source, resources, figures.
 
@@ -190,16 +190,14 @@ def command(
     """
     from kernelbench.project.context import Context
 
-    options.require_writable(json_path)
     context = Context.find()
     if whole:
-        _tables(context, steps, json_path)
+        _tables(context, steps, json)
         return
     base, cand = _pair(context, steps)
     found = _diff(context, base, cand, results, build=not (no_build or stat))
-    if json_path is not None:
-        options.write_json_output(json_path, found)
-    if json_path == "-":
+    json.write(found)
+    if json.alone:
         return
     head(found)
     if not stat:
@@ -246,15 +244,13 @@ def _diff(
         return step_diff(base, cand, runs, ledger.read_ledger(folder), build=build)
 
 
-def _tables(context: Context, names: Sequence[str], json_path: str | None) -> None:
+def _tables(context: Context, names: Sequence[str], json: options.RecordOutput) -> None:
     from kernelbench.lineages import source_diff
 
     lineages = context.lineages
     chosen = [lineages.lineage(name) for name in names] or [*lineages.lineages]
     tables = [source_diff.count_deltas(lineages, lineage.name) for lineage in chosen]
-    if json_path is not None:
-        record = {"schema": "kernelbench.diff-table/1", "lineages": tables}
-        options.write_json_output(json_path, record)
-    if json_path != "-":
+    json.write({"schema": "kernelbench.diff-table/1", "lineages": tables})
+    if not json.alone:
         for table in tables:
             delta_table(table)

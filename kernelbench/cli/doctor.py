@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kernelbench.base.errors import ExitCode
-from kernelbench.cli.options import json_option, require_writable, write_json_output
+from kernelbench.cli.options import RecordOutput, json_option
 
 if TYPE_CHECKING:
     from kernelbench.inspection import doctor
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     help="With --problem: try this shape, by name or as FIELD=VALUE:…; repeatable.",
 )
 @json_option
-def command(problem: str | None, shapes: tuple[str, ...], json_path: str | None) -> int:
+def command(problem: str | None, shapes: tuple[str, ...], json: RecordOutput) -> int:
     """Say what works on this machine, and why the rest does not.
 
     Changes nothing but may build the device probes into the cache. Leaves with exit code 5 only
@@ -43,15 +43,13 @@ def command(problem: str | None, shapes: tuple[str, ...], json_path: str | None)
     """
     from kernelbench.inspection import doctor
 
-    require_writable(json_path)
     if problem is not None:
-        return _examine_problem(problem, shapes, json_path)
+        return _examine_problem(problem, shapes, json)
     if shapes:
         raise click.UsageError("--shape goes with --problem NAME")
     found = doctor.examine()
-    if json_path is not None:
-        write_json_output(json_path, found)
-    if json_path != "-":
+    json.write(found)
+    if not json.alone:
         _render(found.rows)
         working = [name for name, works in found.executors.items() if works]
         click.echo()
@@ -63,13 +61,12 @@ def command(problem: str | None, shapes: tuple[str, ...], json_path: str | None)
     return int(ExitCode.PASS if found.usable else ExitCode.ENVIRONMENT)
 
 
-def _examine_problem(name: str, shapes: tuple[str, ...], json_path: str | None) -> int:
+def _examine_problem(name: str, shapes: tuple[str, ...], json: RecordOutput) -> int:
     from kernelbench.inspection import problem_doctor
 
     found = problem_doctor.examine_problem(name, shapes)
-    if json_path is not None:
-        write_json_output(json_path, found)
-    if json_path != "-":
+    json.write(found)
+    if not json.alone:
         from kernelbench.base.console import Text, show
 
         styles = {"ok": "green", "warn": "yellow", "fault": "bold red", "not tried": "dim"}

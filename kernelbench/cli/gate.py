@@ -43,8 +43,13 @@ from kernelbench.stats.defaults import MARGIN, SESSIONS
 @click.option("--margin", type=options.Percent(), default=f"{MARGIN:.1%}")
 @click.option("--sessions", type=click.IntRange(min=1), default=SESSIONS)
 @options.fail_on_option("ambiguous", "skipped")
-@click.option("--markdown", metavar="PATH", help="Write the summary as Markdown.")
-@click.option("--junit", "junit_path", metavar="PATH", help="Write the result as JUnit XML.")
+@click.option(
+    "--markdown", type=options.OutputFile(), metavar="PATH", help="Write the summary as Markdown."
+)
+@click.option(
+    "--junit", "junit_path", type=options.OutputFile(), metavar="PATH",
+    help="Write the result as JUnit XML.",
+)  # fmt: skip
 @options.json_option
 @options.measuring_options
 def command(
@@ -55,7 +60,7 @@ def command(
     shapes: tuple[str, ...],
     markdown: str | None,
     junit_path: str | None,
-    json_path: str | None,
+    json: options.RecordOutput,
     **asked: Any,
 ) -> int:
     """Fail on a regression against the predecessor or the best ever.
@@ -66,8 +71,6 @@ def command(
     before it fails. A loss beyond the margin that is not certain leaves with 4, never with 0; a
     gate that could compare nothing, with 5.
     """
-    for path in (markdown, junit_path, json_path):
-        options.require_writable(path)
     tables = _tables_given(baseline, current, against)
     with console.Watching() as observer:
         if tables is None:
@@ -77,7 +80,7 @@ def command(
         else:
             both = {name: asked[name] for name in ("metric", "margin", "fail_on", "results")}
             report = gating.gate_files(*tables, observer=observer, **both)
-    _publish(report, markdown, junit_path, json_path)
+    _publish(report, markdown, junit_path, json)
     return int(report.exit_code)
 
 
@@ -97,18 +100,16 @@ def _tables_given(
 
 
 def _publish(
-    report: GateReport, markdown: str | None, junit_path: str | None, json_path: str | None
+    report: GateReport, markdown: str | None, junit_path: str | None, json: options.RecordOutput
 ) -> None:
     """Print the report and write it wherever it was asked for."""
     text = gate_markdown.gate_markdown(report)
-    to = console.err if json_path == "-" else console.out
-    to.say(text.rstrip())
+    json.people.say(text.rstrip())
     if markdown is not None:
         files.write_text(Path(markdown), text)
     if junit_path is not None:
         files.write_text(Path(junit_path), gate_markdown.junit_xml(report))
-    if json_path is not None:
-        options.write_json_output(json_path, {"schema": "kernelbench.gate/1", "report": report})
+    json.write({"schema": "kernelbench.gate/1", "report": report})
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if summary:
         try:

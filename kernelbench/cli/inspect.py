@@ -59,7 +59,7 @@ def command(
     shape: str | None,
     sass: bool,
     ptx: bool,
-    json_path: str | None,
+    json: options.RecordOutput,
 ) -> None:
     """Print what each STEP's kernels take: registers, spills, memory, CTAs per SM.
 
@@ -74,7 +74,6 @@ def command(
     from kernelbench.inspection import by_kind, resources
     from kernelbench.project.context import Context
 
-    options.require_writable(json_path)
     by_kind.require_known(arch)
     context = Context.find()
     chosen, left_out = by_kind.select_kernels(context.lineages.select(steps))
@@ -91,11 +90,9 @@ def command(
             found.append(inspected)
             status(f"built {len(found)} of {len(fitting)}")
     nvcc = compiler.nvcc()
-    if json_path is not None:
-        version = nvcc.version if nvcc else None
-        record = resources.InspectRecord(resources.SCHEMA, version, tuple(found))
-        options.write_json_output(json_path, record)
-    if json_path != "-":
+    version = nvcc.version if nvcc else None
+    json.write(resources.InspectRecord(resources.SCHEMA, version, tuple(found)))
+    if not json.alone:
         for inspected in found:
             if inspected.empty:
                 continue  # the error says all that there is

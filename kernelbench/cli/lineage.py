@@ -44,7 +44,7 @@ def command(
     plot_path: str | None,
     over: str | None,
     results: str | None,
-    json_path: str | None,
+    json: options.RecordOutput,
 ) -> None:
     """Print a lineage as a tree: what each step changes, what was reported, measured, compared.
 
@@ -57,8 +57,6 @@ def command(
     from kernelbench.project.context import Context, parse_results
     from kernelbench.records import ledger, outcomes, store
 
-    options.require_writable(json_path)
-    options.require_plot(plot_path)
     if over is not None and plot_path is None:
         raise UsageError("--over is for a drawing", "name its file: --plot sweep.svg")
     context = Context.find()
@@ -76,9 +74,8 @@ def command(
     if plot_path is not None:
         _plot(context, found, runs, shapes, over, plot_path)
         console.err.print(f"wrote {plot_path}")
-    if json_path is not None:
-        options.write_json_output(json_path, TreeRecord(SCHEMA, found))
-    if json_path == "-":
+    json.write(TreeRecord(SCHEMA, found))
+    if json.alone:
         return
     for tree in found:
         _render(tree, as_markdown)

@@ -27,7 +27,7 @@ def command(
     status: str | None,
     every: bool,
     task: str | None,
-    json_path: str | None,
+    json: options.RecordOutput,
 ) -> None:
     """Show the lineages, their steps, and which of them this machine can run.
 
@@ -50,20 +50,19 @@ def command(
     from kernelbench.lineages import listing
     from kernelbench.project.context import Context
 
-    options.require_writable(json_path)
     if task is None:
         lineages = Context.find().lineages
     else:
         from kernelbench.problems.task_folder import task_context
 
         of_task = task_context(task)
-        if json_path != "-":
+        if not json.alone:
             _print_task(of_task)
         lineages = of_task.lineages
     chosen = listing.select_steps(lineages, steps, lineage, status)
-    if json_path is not None:
-        options.write_json_output(json_path, listing.list_record(chosen))
-    if json_path != "-" and task is None:
+    if json.path is not None:
+        json.write(listing.list_record(chosen))
+    if not json.alone and task is None:
         beside = [step for step in chosen if step.experiment]
         if every or steps or status or len(beside) == len(chosen):
             beside = []

@@ -25,10 +25,9 @@ def command(
     shape: str | None,
     last: int | None,
     results: str | None,
-    json_path: str | None,
+    json: options.RecordOutput,
 ) -> int:
     """Print the ledger: every comparison with hypothesis, figures and verdict, oldest first."""
-    options.require_writable(json_path)
     folder = parse_results(results, Context.find().project)
     entries = [
         entry
@@ -37,10 +36,9 @@ def command(
         and (shape is None or shape == entry.shape)
     ]
     entries = entries[-last:] if last else entries
-    if json_path is not None:
-        options.write_json_output(json_path, {"schema": "kernelbench.log/1", "entries": entries})
-        if json_path == "-":
-            return 0
+    json.write({"schema": "kernelbench.log/1", "entries": entries})
+    if json.alone:
+        return 0
     if not entries:
         if step or shape:
             raise UsageError("no comparison matches", "`kernelbench log` alone prints all of them")

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
-from kernelbench.base.errors import ExitCode, UsageError
+from kernelbench.base.errors import ExitCode, Interrupted, KernelbenchError, UsageError
 from kernelbench.emulator.settings import DEFAULT_EMULATION, MAX_SMS, ROUNDINGS, Emulation, Rounding
 from kernelbench.records.metrics import METRICS
+
+if TYPE_CHECKING:
+    from kernelbench.base.console import Console
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 F = TypeVar("F", bound=Callable[..., Any])
+R = TypeVar("R")
 
 
 class Seconds(click.ParamType[float]):
@@ -345,64 +351,123 @@ def results_option(function: F) -> F:
     )(function)
 
 
+@dataclass(frozen=True)
+class RecordOutput:
+    """Where ``--json`` has a record written: to a file, to stdout (``-``), or nowhere (None)."""
+
+    path: str | None
+
+    @property
+    def alone(self) -> bool:
+        """Whether it goes to stdout, and then nothing else does."""
+        return self.path == "-"
+
+    @property
+    def people(self) -> Console:
+        """Where what people read goes."""
+        from kernelbench.base import console
+
+        return console.err if self.alone else console.out
+
+    def write(self, value: Any) -> None:
+        """Write the record, if that was asked for."""
+        if self.path is not None:
+            write_json_output(self.path, value)
+
+
+def _record_output(_ctx: click.Context, _param: click.Parameter, path: str | None) -> RecordOutput:
+    require_writable(path)
+    return RecordOutput(path)
+
+
 def json_option(function: F) -> F:
-    """``--json PATH|-``"""
+    """``--json PATH|-``, as a :class:`RecordOutput`"""
     return click.option(
         "--json",
-        "json_path",
         metavar="PATH|-",
+        callback=_record_output,
         help="Also write the record as JSON; '-' is stdout, and then nothing else goes there.",
     )(function)
 
 
+class OutputFile(click.ParamType[str]):
+    """A file that is written at the end, and refused at once if it cannot be.
+
+    Args:
+        drawn: Whether it is a drawing.
+    """
+
+    name = "file"
+
+    def __init__(self, drawn: bool = False) -> None:
+        self._drawn = drawn
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The path as it is."""
+        path = str(value)
+        (require_plot if self._drawn else require_writable)(path)
+        return path
+
+
 def plot_option(what: str) -> Callable[[F], F]:
     """``--plot FILE``"""
-    text = f"Also draw {what} as a .svg, .pdf or .png file (needs matplotlib)."
-    return click.option("--plot", "plot_path", metavar="FILE", help=text)
+    return click.option(
+        "--plot", "plot_path", metavar="FILE", type=OutputFile(drawn=True),
+        help=f"Also draw {what} as a .svg, .pdf or .png file (needs matplotlib).",
+    )  # fmt: skip
 
 
-def write_json_output(json_path: str, value: Any) -> None:
+def write_json_output(path: str, value: Any) -> None:
     """Write a record to stdout (``-``) or atomically to a file."""
     import json
 
     from kernelbench.base import json_file, schema
 
-    if json_path == "-":
+    if path == "-":
         click.echo(json.dumps(schema.encode(value), indent=1, allow_nan=False))
     else:
-        json_file.write_json(Path(json_path), value)
+        json_file.write_json(Path(path), value)
 
 
-def require_writable(json_path: str | None) -> None:
+@contextlib.contextmanager
+def showing_partial(kind: type[R], show: Callable[[R], object]) -> Iterator[None]:
+    """Show what an error or Ctrl-C has left of a record, before it ends the command."""
+    try:
+        yield
+    except (KernelbenchError, Interrupted) as error:
+        if isinstance(error.partial, kind):
+            show(error.partial)
+        raise
+
+
+def require_writable(path: str | None) -> None:
     """Refuse an output file that could not be written, before hours of measuring.
 
     Raises:
         UsageError: If its folder does not exist or cannot be written.
     """
-    if json_path is None or json_path == "-":
+    if path is None or path == "-":
         return
     from kernelbench.base.files import is_writable_folder
 
-    path = Path(json_path).expanduser().resolve()
-    folder = path.parent
-    if path.is_dir():
-        raise UsageError(f"cannot write {json_path}: it is a folder", "name a file in it")
-    if not is_writable_folder(folder):
-        raise UsageError(f"cannot write {json_path}: {folder} is not a writable folder")
+    file = Path(path).expanduser().resolve()
+    if file.is_dir():
+        raise UsageError(f"cannot write {path}: it is a folder", "name a file in it")
+    if not is_writable_folder(file.parent):
+        raise UsageError(f"cannot write {path}: {file.parent} is not a writable folder")
 
 
-def require_plot(path: str | None) -> None:
+def require_plot(path: str) -> None:
     """Refuse a drawing that could not be made, before minutes of work.
 
     Raises:
         UsageError: For a file that cannot be written or is of another kind.
         EnvironmentProblem: If matplotlib is missing.
     """
-    if path is not None:
-        from kernelbench.report import drawing
+    from kernelbench.report import drawing
 
-        require_writable(path)
-        drawing.require_drawable(path)
+    require_writable(path)
+    drawing.require_drawable(path)
 
 
 def command_line() -> str:

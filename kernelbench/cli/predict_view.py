@@ -32,17 +32,15 @@ def refuse_others(*taken: str) -> None:
 
 def show_run(
     steps: Sequence[str], shapes: Sequence[str], on: str | None, plot: str | None,
-    json_path: str | None,
+    json: options.RecordOutput,
 ) -> int:  # fmt: skip
     """Predicted times, and what would shorten the critical path."""
-    options.require_writable(json_path)
     timelines = _timelines(plot, shapes)
     with console.Watching() as view:
         found = api.predict(tuple(steps), tuple(shapes), on=on, timelines=timelines, observer=view)
     _save(timelines, plot)
-    if json_path is not None:
-        options.write_json_output(json_path, found.to_json())
-    if json_path == "-":
+    json.write(found.to_json())
+    if json.alone:
         return int(ExitCode.PASS)
     rows = found.rows()
     headline(found.device, ", ".join(dict.fromkeys(each.step for each in found.found)))

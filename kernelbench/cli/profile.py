@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import click
 
-from kernelbench.base.console import Console, Status, Text, err, out, show
+from kernelbench.base.console import Console, Status, Text, show
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.cli import options, tool_options
+from kernelbench.cli.options import RecordOutput
 from kernelbench.cli.tool_options import Subject
 from kernelbench.inspection import profile
 from kernelbench.inspection.nsight_counters import Launch
@@ -35,14 +36,13 @@ _NONE = "–"
     help="Durations by torch's profiler, the rest by the compilers; no Nsight Compute.",
 )
 @options.json_option
-def command(subject: Subject, kernel: str | None, no_counters: bool, json_path: str | None) -> None:
+def command(subject: Subject, kernel: str | None, no_counters: bool, json: RecordOutput) -> None:
     """Print what each kernel of one call of STEP does with the GPU.
 
     Nsight Compute runs every kernel several times, alone and with empty caches; clocks are left as
     they are. Durations are for comparing kernels with each other: `run` measures. Where the
     hardware counters cannot be read, what can be had without them is printed, and it leaves with 5.
     """
-    options.require_writable(json_path)
     run = subject.plan(small=False)
     request = ProfileRequest(run, subject.seed, kernel, not no_counters, subject.timeout)
     profile.check_request(request)
@@ -50,9 +50,8 @@ def command(subject: Subject, kernel: str | None, no_counters: bool, json_path: 
         record = profile.profile(
             request, status, created=run_record.now_iso(), command=options.command_line()
         )
-    _render(err if json_path == "-" else out, record)
-    if json_path is not None:
-        options.write_json_output(json_path, record)
+    _render(json.people, record)
+    json.write(record)
     if not record.counters and not no_counters:
         raise EnvironmentProblem(f"no hardware counters: {record.why_not}", profile.hint(record))
 

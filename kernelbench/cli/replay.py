@@ -30,7 +30,7 @@ from kernelbench.runs.settings import MEASURING
 @click.option(
     "--trace",
     "trace_to",
-    type=click.Path(dir_okay=False),
+    type=options.OutputFile(),
     metavar="FILE",
     help="Write the schedule for ui.perfetto.dev: a track for each warp and unit.",
 )
@@ -53,23 +53,21 @@ def command(
     gdb: bool,
     jobs: int,
     timeout_s: float,
-    json_path: str | None,
+    json: options.RecordOutput,
 ) -> int:
     """Run again the schedule in FILE, which check --minimize wrote, or all that a saved check ran.
 
     A step that has changed since is refused. Leaves with 3 if the schedule shows its finding, or a
     row of the check is not right. --json writes the report of a check that was run again.
     """
-    for path in (json_path, trace_to):
-        options.require_writable(path)
-    view = check_view.View(console.err if json_path == "-" else console.out, api.MAX_FINDINGS)
+    view = check_view.View(json.people, api.MAX_FINDINGS)
     document = read_json(file)
     if isinstance(document, dict) and document.get("schema") == CHECK_SCHEMA:
         with view:
             report, differences = replay.repeat_check(
                 file, jobs=jobs, command=options.command_line(), observer=view
             )
-        show_report(view, report, json_path)
+        show_report(view, report, json)
         view.repeated(differences)
         return int(ExitCode.INCORRECT if report.failures else ExitCode.PASS)
     if gdb:

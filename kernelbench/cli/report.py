@@ -24,7 +24,7 @@ def command(
     output: str,
     no_diff: bool,
     results: str | None,
-    json_path: str | None,
+    json: options.RecordOutput,
 ) -> None:
     """Write one page of what is known of the lineages: to look at, to send, to print.
 
@@ -41,8 +41,7 @@ def command(
     from kernelbench.report.html.gather import gather
     from kernelbench.report.html.page import page_text
 
-    options.require_writable(json_path)
-    page = json_path != "-"
+    page = not json.alone
     if page:
         options.require_writable(output)
     context = Context.find()
@@ -54,8 +53,7 @@ def command(
         text = page_text(record, on_progress=status) if page else ""
     for note in record.notes:
         console.warn(note)
-    if json_path is not None:
-        options.write_json_output(json_path, record)
+    json.write(record)
     if page:
         files.write_text(Path(output), text)
         console.err.print(f"wrote {output} ({len(text.encode()) / 1e6:.2f} MB)")

@@ -40,7 +40,7 @@ def command(
     shapes: tuple[str, ...],
     l2: Literal["cold", "warm", "both"],
     plot_path: str | None,
-    json_path: str | None,
+    json: options.RecordOutput,
     **asked: Any,
 ) -> int:
     """Speed of light per shape, and the fraction of it that each measured step reaches.
@@ -55,15 +55,12 @@ def command(
       kernelbench roofline --measure
       kernelbench roofline --lineage moe --shape every --device h200 --plot roofline.pdf
     """
-    options.require_writable(json_path)
-    options.require_plot(plot_path)
     modes: tuple[L2Mode, ...] = ("cold", "warm") if l2 == "both" else (l2,)
     report = roofline(shapes, modes=modes, on_progress=err.print, **asked)
     if plot_path is not None:
         _plot(report, plot_path)
-    if json_path is not None:
-        options.write_json_output(json_path, report)
-    if json_path != "-":
+    json.write(report)
+    if not json.alone:
         for shown in report.lineages:
             _render(shown)
     return int(ExitCode.INCORRECT if report.failures else ExitCode.PASS)

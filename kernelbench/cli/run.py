@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from kernelbench.base import console
-from kernelbench.base.errors import ExitCode, Interrupted, KernelbenchError
+from kernelbench.base.errors import ExitCode
 from kernelbench.base.files import from_here
 from kernelbench.base.table import Row
 from kernelbench.cli import options
@@ -275,7 +275,7 @@ def command(
     check_only: bool,
     no_save: bool,
     fail_on: tuple[str, ...],
-    json_path: str | None,
+    json: options.RecordOutput,
     predict: bool,
     predict_on: str | None,
     predict_plot: str | None,
@@ -292,21 +292,23 @@ def command(
     if predict or predict_on or predict_plot:
         from kernelbench.cli import predict_view
 
-        predict_view.refuse_others("steps", "shapes", "json_path")
-        return predict_view.show_run(steps, shapes, predict_on, predict_plot, json_path)
-    options.require_writable(json_path)
-    view = RunView(console.err if json_path == "-" else console.out)
-    try:
-        with view:
-            record = api.run(
-                steps, shapes, task=task, timed=not check_only, save=not no_save,
-                command=options.command_line(), observer=view, **asked,
-            )  # fmt: skip
-    except (KernelbenchError, Interrupted) as error:
-        if isinstance(error.partial, RunRecord):
-            _show(view, error.partial, json_path)
-        raise
-    _show(view, record, json_path)
+        predict_view.refuse_others("steps", "shapes", "json")
+        return predict_view.show_run(steps, shapes, predict_on, predict_plot, json)
+    view = RunView(json.people)
+
+    def show(record: RunRecord) -> None:
+        try:
+            view.record(record)
+        finally:
+            # A reader of the terminal that goes away must not cost the file.
+            json.write(record)
+
+    with options.showing_partial(RunRecord, show), view:
+        record = api.run(
+            steps, shapes, task=task, timed=not check_only, save=not no_save,
+            command=options.command_line(), observer=view, **asked,
+        )  # fmt: skip
+    show(record)
     if task is not None and not check_only:
         view.scores(task_scores(read_task(task), record.results))
     return _exit_code(record, fail_on)
@@ -325,12 +327,3 @@ def _exit_code(record: RunRecord, fail_on: tuple[str, ...]) -> int:
     if record.failures:
         return int(ExitCode.INCORRECT)
     return int(options.code_of_skipped(len(record.skipped), len(record.results), fail_on))
-
-
-def _show(view: RunView, record: RunRecord, json_path: str | None) -> None:
-    try:
-        view.record(record)
-    finally:
-        # A reader of the terminal that goes away must not cost the file.
-        if json_path is not None:
-            options.write_json_output(json_path, record)

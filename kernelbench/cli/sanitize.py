@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
-from kernelbench.base.console import Console, Status, Text, err, out
+from kernelbench.base.console import Console, Status, Text
 from kernelbench.cli import options, tool_options
+from kernelbench.cli.options import RecordOutput
 from kernelbench.cli.tool_options import Subject
 from kernelbench.inspection import sanitize
 from kernelbench.inspection.sanitize import CHECKS, DEFAULT_CHECKS, Check, Session, ToolResult
@@ -36,7 +37,7 @@ _STYLES = {"clean": "bold green", "explained": "bold yellow", "failed": "bold ye
 @click.option("--strict", is_flag=True, help="Leave with 3 for explained findings, too.")
 @options.json_option
 def command(
-    subject: Subject, tools: tuple[Check, ...], calls: int, strict: bool, json_path: str | None
+    subject: Subject, tools: tuple[Check, ...], calls: int, strict: bool, json: RecordOutput
 ) -> int:
     """Run STEP on the GPU under compute-sanitizer, a line for each of its tools.
 
@@ -44,10 +45,9 @@ def command(
     results are right. A finding with a known cause of false positives is shown as explained. Leaves
     with 3 for findings, with 5 where a tool is missing or cannot work.
     """
-    options.require_writable(json_path)
     run = subject.plan(small=True)
     results: list[ToolResult] = []
-    to = err if json_path == "-" else out
+    to = json.people
     with Status() as status:
         status(f"{run.step.name}: building")
         session = sanitize.prepare_session(
@@ -57,11 +57,8 @@ def command(
         for result in sanitize.run_checks(session, tuple(dict.fromkeys(tools)), status):
             results.append(result)
             _result(to, session, result)
-    if json_path is not None:
-        record = sanitize.sanitize_record(
-            session, results, created=run_record.now_iso(), command=options.command_line()
-        )
-        options.write_json_output(json_path, record)
+    created, command = run_record.now_iso(), options.command_line()
+    json.write(sanitize.sanitize_record(session, results, created=created, command=command))
     return int(sanitize.sanitize_exit_code(results, strict=strict))
 
 

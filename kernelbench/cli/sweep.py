@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from kernelbench.base import console
-from kernelbench.base.errors import Interrupted, KernelbenchError
 from kernelbench.campaign import api
 from kernelbench.campaign.campaign_file import OptionFault
 from kernelbench.campaign.engine import PieceFault, SweepReport, duration_text
@@ -46,30 +45,28 @@ _SHOWN = 20
 @options.results_option
 @click.option("--dry-run", is_flag=True, help="Say what there is to do, and run nothing.")
 @options.json_option
-def command(file: str, dry_run: bool, json_path: str | None, **asked: Any) -> int:
+def command(file: str, dry_run: bool, json: options.RecordOutput, **asked: Any) -> int:
     """Run the campaign that FILE describes: many runs, comparisons or checks, side by side.
 
     What is done is kept piece by piece: a sweep that is stopped, by whatever, goes on where it was
     when it is started again. Leaves with 5 if pieces are missing at the end, with 3 if a step is
     not right, or a mutant was not found.
     """
-    options.require_writable(json_path)
-    view = _View(console.err if json_path == "-" else console.out)
-    try:
-        with view:
-            report = api.sweep(
-                file, options=arguments_of, dry_run=dry_run, on_fault=view.fault, observer=view,
-                **asked,
-            )  # fmt: skip
-    except (KernelbenchError, Interrupted) as error:
-        if isinstance(error.partial, SweepReport):
-            _show(view, error.partial, json_path)
-        raise
+    view = _View(json.people)
+
+    def show(report: SweepReport) -> None:
+        view.ended(report)
+        json.write(report)
+
+    with options.showing_partial(SweepReport, show), view:
+        report = api.sweep(
+            file, options=arguments_of, dry_run=dry_run, on_fault=view.fault, observer=view,
+            **asked,
+        )  # fmt: skip
     if dry_run:
-        if json_path is not None:
-            options.write_json_output(json_path, report)
+        json.write(report)
         return 0
-    _show(view, report, json_path)
+    show(report)
     return int(api.exit_code_of(report))
 
 
@@ -164,9 +161,3 @@ class _View(console.Watching):
 
     def _line(self, text: str) -> None:
         self._to.say(text)
-
-
-def _show(view: _View, report: SweepReport, json_path: str | None) -> None:
-    view.ended(report)
-    if json_path is not None:
-        options.write_json_output(json_path, report)
