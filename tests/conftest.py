@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import ready_commands
 import ready_launchers
 from emulated_kernels import emulated, emulated_files, emulator_runtime
 
@@ -38,6 +39,7 @@ gc.set_threshold(50_000, 20, 50)
 
 ROOT = Path(__file__).resolve().parents[1]
 SUBMISSIONS = ROOT / "tests" / "submissions"
+MAIN = str(ROOT / "kernelbench" / "__main__.py")
 
 
 def python_path(*folders: Path) -> str:
@@ -107,16 +109,21 @@ def launch(
     gpu: bool = False,
     cwd: Path | None = None,
 ) -> Outcome:
-    """Run ``python -m kernelbench`` in a process of its own; a traceback fails the test."""
-    words = [sys.executable, "-m", "kernelbench", *map(str, arguments)]
+    """Run ``python -m kernelbench``, or a fork of what it is; a traceback fails the test."""
+    words = [*map(str, arguments)]
     variables = environment_of(root, gpu=gpu) | dict(env or {})
     ready = contextlib.nullcontext(variables)
     if arguments and arguments[0] in WITH_WORKERS and not gpu:
         ready = ready_launchers.served(variables, cwd)
+    source = None if gpu else ready_commands.source(variables)
     with ready as there:
-        done = subprocess.run(
-            words, capture_output=True, env=there, timeout=timeout, check=False, cwd=cwd
-        )
+        if source is not None:
+            done = ready_commands.run(source, [MAIN, *words], there, cwd, timeout)
+        else:
+            done = subprocess.run(
+                [sys.executable, "-m", "kernelbench", *words],
+                capture_output=True, env=there, timeout=timeout, check=False, cwd=cwd,
+            )  # fmt: skip
     outcome = Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
     assert "Traceback" not in outcome.err, outcome.err
     return outcome
