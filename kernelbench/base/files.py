@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all.
+"""Files that are written whole or not at all, and the text of those that a user wrote.
 
 A file is written to a temporary name in the same folder, flushed to disk and renamed, so a reader
 (or a power cut, a full disk, Ctrl-C) sees the old file or the new one, never half of one.
@@ -9,12 +9,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kernelbench.base.errors import EnvironmentProblem
+from kernelbench.base.errors import EnvironmentProblem, UsageError
 
 #: A full disk, a quota, a limit on the size of files.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -52,6 +51,8 @@ def atomic_write(path: Path) -> Iterator[Any]:
     Raises:
         EnvironmentProblem: If the folder or file cannot be written (disk full, permissions).
     """
+    import tempfile  # which most commands never take
+
     temporary: str | None = None
     try:
         if path.exists() and not path.is_file():
@@ -76,6 +77,20 @@ def atomic_write(path: Path) -> Iterator[Any]:
         if temporary is not None:
             with contextlib.suppress(OSError):
                 Path(temporary).unlink()
+
+
+def user_text(path: Path) -> str:
+    """The text of a file that a user wrote.
+
+    Raises:
+        UsageError: If it cannot be read, or is not UTF-8.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not UTF-8 text (byte {error.start})") from None
 
 
 def write_text(path: Path, text: str) -> None:

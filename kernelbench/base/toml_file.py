@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelbench.base.errors import UsageError
+from kernelbench.base.files import user_text
 
 _AT_LINE = re.compile(r"^(?P<what>.*?) \(at (?:line (?P<line>\d+), column \d+|end of document)\)$")
 
@@ -36,12 +37,7 @@ class TomlTable:
         Raises:
             UsageError: If it is absent or unreadable, or, with its line, is not valid TOML.
         """
-        try:
-            text = file.read_text(encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"{file}: cannot be read: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise UsageError(f"{file}: not UTF-8 text (byte {error.start})") from error
+        text = user_text(file)
         try:
             return cls(file, tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:

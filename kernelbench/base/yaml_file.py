@@ -9,28 +9,20 @@ from pathlib import Path
 import yaml
 
 from kernelbench.base.errors import UsageError
+from kernelbench.base.files import user_text
 
 __all__ = ["yaml_nodes"]
 
 
 @contextlib.contextmanager
-def yaml_nodes(path: Path, called: str) -> Iterator[tuple[yaml.Node | None, yaml.SafeLoader]]:
+def yaml_nodes(path: Path) -> Iterator[tuple[yaml.Node | None, yaml.SafeLoader]]:
     """The root of a file, None if that is empty, and the loader that makes values of nodes.
-
-    Args:
-        path: The file.
-        called: What the file is, for the error where it cannot be read: ``the shapes file``.
 
     Raises:
         UsageError: If the file cannot be read, and here or in the block for what is no YAML:
             ``FILE:LINE: …``.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise UsageError(f"cannot read {called} {path}: {reason}") from None
-    loader = yaml.SafeLoader(text)
+    loader = yaml.SafeLoader(user_text(path))
     try:
         yield loader.get_single_node(), loader
     except yaml.MarkedYAMLError as error:

@@ -125,7 +125,7 @@ def read_campaign(path: Path, options: OptionReader) -> Campaign:
     Raises:
         UsageError: If the file is absent or malformed: ``FILE:LINE: what was expected``.
     """
-    with yaml_nodes(path, "the campaign") as (root, loader):
+    with yaml_nodes(path) as (root, loader):
         if root is None:
             raise UsageError(f"{path}:1: the file is empty: expected 'name' and 'campaign'")
         return _Reader(path, loader, options).campaign(root)

@@ -127,7 +127,7 @@ def load_shapes(path: Path, problems: Mapping[str, Problem]) -> ShapeTable:
     Raises:
         UsageError: If the file is absent or malformed: ``FILE:LINE: what was expected``.
     """
-    with yaml_nodes(path, "the shapes file") as (root, loader):
+    with yaml_nodes(path) as (root, loader):
         table = ShapeTable()
         if root is None:
             raise UsageError(f"{path}:1: the file is empty: expected problem names with shapes")

@@ -140,5 +140,5 @@ def test_errors_name_the_line(tmp_path: Path, text: str, line: int, said: str) -
 
 
 def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot read the campaign"):
+    with pytest.raises(UsageError, match="cannot be read"):
         read_campaign(tmp_path / "none.yaml", arguments_of)

@@ -58,7 +58,7 @@ def test_a_campaign_is_run_recorded_and_not_run_again(project: Path, bench: Benc
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["none.yaml"], ExitCode.USAGE, "cannot read the campaign"),
+        (["none.yaml"], ExitCode.USAGE, "cannot be read"),
         (["bad.yaml"], ExitCode.USAGE, "bad.yaml:3: run has no option 'rep'"),
         (["small.yaml", "--workers", "2", "--scheduler", "tcp://h:1"], ExitCode.USAGE, "--workers"),
         (["small.yaml", "--workers", "1"], ExitCode.ENVIRONMENT, "pip install"),

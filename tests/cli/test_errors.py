@@ -281,7 +281,7 @@ def test_an_absent_shapes_file(
     (root / "shapes.yaml").unlink()
     monkeypatch.setenv("KERNELBENCH_ROOT", str(root))
     line = refused(capsys, 2, "run", "s00", "--shape", "u0")
-    assert f"cannot read the shapes file {root / 'shapes.yaml'}" in line
+    assert f"{root / 'shapes.yaml'}: cannot be read" in line
 
 
 def test_no_project(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelbench.base.errors import UsageError
+from kernelbench.base.files import user_text
 
 
 class JsonFields:
@@ -113,7 +114,7 @@ def read_object(path: Path) -> JsonFields:
     Raises:
         UsageError: If it cannot be read, or is not one whole JSON object, with the line.
     """
-    return JsonFields(str(path), _parsed(path, _text(path), 1))
+    return JsonFields(str(path), _parsed(path, user_text(path), 1))
 
 
 def read_lines(path: Path) -> list[JsonFields]:
@@ -123,19 +124,10 @@ def read_lines(path: Path) -> list[JsonFields]:
         UsageError: If it cannot be read, or a line is not one whole JSON object.
     """
     found = []
-    for number, line in enumerate(_text(path).splitlines(), 1):
+    for number, line in enumerate(user_text(path).splitlines(), 1):
         if line.strip():
             found.append(JsonFields(f"{path}:{number}", _parsed(path, line, number)))
     return found
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8 text (byte {error.start})") from None
 
 
 def _parsed(path: Path, text: str, first_line: int) -> Any:

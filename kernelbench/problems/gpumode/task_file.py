@@ -14,6 +14,7 @@ from typing import Any, Literal, cast, get_args
 import yaml
 
 from kernelbench.base.errors import EnvironmentProblem, UsageError
+from kernelbench.base.yaml_file import yaml_nodes
 
 Ranking = Literal["last", "mean", "geom"]
 
@@ -194,19 +195,8 @@ class _Table:
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        try:
-            text = file.read_text(encoding="utf-8")
-            node = yaml.compose(text, yaml.SafeLoader)
-            values = yaml.safe_load(text)
-        except UnicodeDecodeError as error:
-            raise UsageError(f"{file}: not UTF-8 text (byte {error.start})") from None
-        except OSError as error:
-            raise UsageError(f"{file}: cannot be read: {error.strerror}") from None
-        except yaml.YAMLError as error:
-            mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-            line = mark.line + 1 if mark else 1
-            reason = getattr(error, "problem", None) or " ".join(str(error).split())
-            raise UsageError(f"{file}:{line}: not valid YAML: {reason}") from None
+        with yaml_nodes(file) as (node, loader):
+            values = loader.construct_document(node) if node is not None else None
         if not isinstance(values, dict) or not isinstance(node, yaml.MappingNode):
             raise UsageError(f"{file}:1: expected the fields of a task (files, tests, ...)")
         self.values: dict[Any, Any] = values
