@@ -9,7 +9,7 @@ from kernelbench.base import console
 from kernelbench.base.table import Row
 from kernelbench.compare.comparison import Comparison, ComparisonLine
 from kernelbench.compare.session_plan import SessionPlan
-from kernelbench.lineages.source_diff import source_delta
+from kernelbench.lineages.source_diff import changed_files, counted
 from kernelbench.records.metrics import METRICS, is_time
 
 
@@ -164,7 +164,7 @@ def _print_delta(comparison: Comparison) -> None:
     if base is not cand:
         compiled = [s.name for s in (base, cand) if s.built or s.kind == "triton"]
         inspect = f" · resources: kernelbench inspect {' '.join(compiled)}" if compiled else ""
-        _dim(f"source: {source_delta(base, cand)}{inspect}")
+        _dim(f"source: {counted(changed_files(base, cand))}{inspect}")
 
 
 def _print_reported(comparison: Comparison, shapes: Sequence[str]) -> None:

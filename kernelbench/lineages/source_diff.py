@@ -74,16 +74,36 @@ class SourceDiff:
 
 def source_diff(base: Step, cand: Step) -> SourceDiff:
     """Compare the sources of two steps."""
-    files = (_file_diff(*paired) for paired in paired_sources(base, cand))
     before, after = includes(base), includes(cand)
     unformatted = _unformatted(base, cand)
     return SourceDiff(
         formatted=not unformatted,
         unformatted=unformatted,
-        files=tuple(filter(None, files)),
+        files=changed_files(base, cand),
         blocks_added=_blocks(after.keys() - before.keys(), after),
         blocks_removed=_blocks(before.keys() - after.keys(), before),
     )
+
+
+def changed_files(base: Step, cand: Step) -> tuple[FileDiff, ...]:
+    """The files of two steps that differ, by name."""
+    old, new = _sources(base), _sources(cand)
+    names = sorted(old.keys() | new.keys())
+    return tuple(filter(None, (_file_diff(name, old.get(name), new.get(name)) for name in names)))
+
+
+def counted(files: Sequence[FileDiff]) -> str:
+    """How many lines come and go in which files, in one line."""
+    if not files:
+        return "no change"
+    added, removed = sum(file.added for file in files), sum(file.removed for file in files)
+    return f"+{added} −{removed} lines in {', '.join(file.name for file in files)}"
+
+
+def _sources(step: Step) -> dict[str, Path]:
+    if step.submission and step.entry is not None:
+        return {"submission.py": step.entry}
+    return sources_of(step)
 
 
 def _file_diff(name: str, old: Path | None, new: Path | None) -> FileDiff | None:
@@ -246,7 +266,7 @@ def count_deltas(lineages: Lineages, lineage: str) -> DeltaTable:
 
 
 def _delta_row(step: Step, parent: Step, blocks: tuple[BlockChange, ...]) -> DeltaRow:
-    files = source_diff(parent, step).files
+    files = changed_files(parent, step)
     return DeltaRow(
         step=step.name,
         parent=parent.name,
@@ -260,50 +280,3 @@ def _delta_row(step: Step, parent: Step, blocks: tuple[BlockChange, ...]) -> Del
 
 def _compiled(step: Step) -> bool:
     return step.compiled and step.status != "planned"
-
-
-@dataclass(frozen=True)
-class SourceDelta:
-    """Lines added and removed, and the files that differ."""
-
-    added: int
-    removed: int
-    files: tuple[str, ...]
-
-    def __str__(self) -> str:
-        if not self.files:
-            return "no change"
-        return f"+{self.added} −{self.removed} lines in {', '.join(self.files)}"
-
-
-def paired_sources(base: Step, cand: Step) -> Iterator[tuple[str, Path | None, Path | None]]:
-    """Every file of two steps by name, with its path in each; None where a step lacks it."""
-    old, new = _sources(base), _sources(cand)
-    for name in sorted(old.keys() | new.keys()):
-        yield name, old.get(name), new.get(name)
-
-
-def _sources(step: Step) -> dict[str, Path]:
-    if step.submission and step.entry is not None:
-        return {"submission.py": step.entry}
-    return sources_of(step)
-
-
-def source_delta(base: Step, cand: Step) -> SourceDelta:
-    """Compare two steps file by file, ignoring white space at line ends."""
-    added = removed = 0
-    changed = []
-    for name, old, new in paired_sources(base, cand):
-        before, after = _lines_of(old), _lines_of(new)
-        if before == after:
-            continue
-        changed.append(name)
-        for line in difflib.ndiff(before, after):
-            added += line.startswith("+ ")
-            removed += line.startswith("- ")
-    return SourceDelta(added, removed, tuple(changed))
-
-
-def _lines_of(path: Path | None) -> list[str]:
-    text = path.read_text(encoding="utf-8") if path else ""
-    return [line.rstrip() for line in text.splitlines()]

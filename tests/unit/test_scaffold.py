@@ -12,7 +12,7 @@ from kernelbench.compare import comparer
 from kernelbench.kinds.callables import load_callable
 from kernelbench.lineages import scaffold
 from kernelbench.lineages.scaffold import StepWords
-from kernelbench.lineages.source_diff import source_delta
+from kernelbench.lineages.source_diff import changed_files
 from kernelbench.project import overlay
 from kernelbench.project.project_file import project_at
 from kernelbench.project.registry import Lineages, load_lineages
@@ -169,7 +169,8 @@ class TestNewVariant:
         assert comparer.identical(source, made)
         assert "(from [s1](../../s1/))" in (made.path / "README.md").read_text()
         (made.path / "sub" / "part.cuh").write_text("int d;\n")
-        assert source_delta(source, load(root).get("s1-x")).files == ("sub/part.cuh",)
+        (changed,) = changed_files(source, load(root).get("s1-x"))
+        assert changed.name == "sub/part.cuh"
 
     def test_a_variant_of_a_variant_has_the_same_base(self, root: Path) -> None:
         first = scaffold.new_variant(load(root), "s1-x", load(root).get("s1"), ["kernel.cuh"])

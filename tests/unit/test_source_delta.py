@@ -7,7 +7,7 @@ from pathlib import Path
 from conftest import write_step
 
 from kernelbench.compare.comparer import identical
-from kernelbench.lineages.source_diff import source_delta
+from kernelbench.lineages.source_diff import changed_files, counted
 from kernelbench.project.model import Step
 from kernelbench.project.step_files import read_lineage, read_step, read_submission
 
@@ -29,26 +29,22 @@ def test_lines_and_files(tmp_path: Path) -> None:
     base = step(tmp_path, "s0", KERNEL)
     cand = step(tmp_path, "s1", KERNEL.replace("b = 2", "b = 3\nc = 4"))
     (cand.path / "extra.cuh").write_text("one\ntwo\n")
-    delta = source_delta(base, cand)
-    assert (delta.added, delta.removed) == (4, 1)
-    assert delta.files == ("extra.cuh", "submission.py")
-    assert str(delta) == "+4 −1 lines in extra.cuh, submission.py"
-    back = source_delta(cand, base)
-    assert (back.added, back.removed) == (1, 4)
+    assert counted(changed_files(base, cand)) == "+4 −1 lines in extra.cuh, submission.py"
+    assert counted(changed_files(cand, base)) == "+1 −4 lines in extra.cuh, submission.py"
 
 
 def test_prose_and_line_ends_do_not_count(tmp_path: Path) -> None:
     base = step(tmp_path, "s0", KERNEL)
     cand = step(tmp_path, "s1", KERNEL.replace("a = 1", "a = 1   "))
     (cand.path / "README.md").write_text("prose")
-    assert str(source_delta(base, cand)) == "no change"
+    assert counted(changed_files(base, cand)) == "no change"
 
 
 def test_a_submission_is_held_against_the_steps_file(tmp_path: Path) -> None:
     base = step(tmp_path, "s0", KERNEL)
     file = tmp_path / "mine.py"
     file.write_text(KERNEL + "# end\n")
-    assert str(source_delta(base, read_submission(file))) == "+1 −0 lines in submission.py"
+    assert counted(changed_files(base, read_submission(file))) == "+1 −0 lines in submission.py"
 
 
 def test_identical_code(tmp_path: Path) -> None:
