@@ -94,7 +94,7 @@ def wrong_by_task(submission: Path, folder: Path, seed: int) -> str:
         LoadError: If the submission cannot be loaded otherwise.
     """
     from kernelbench.kinds.callables import LoadError
-    from kernelbench.problems.gpumode import pytree
+    from kernelbench.problems import pytree
     from kernelbench.problems.gpumode.task_code import TaskCode  # imports torch
 
     task = read_task(folder)

@@ -8,7 +8,6 @@ still reads) gives a wrong result here. Inputs are drawn anew for every call.
 from __future__ import annotations
 
 import copy
-import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +16,7 @@ import torch
 
 from kernelbench.base.seeds import derive
 from kernelbench.emulator.findings import EmulatorReport
+from kernelbench.problems import pytree
 from kernelbench.project.arena import bits
 from kernelbench.project.problem import Case, Inputs, refill
 from kernelbench.worker.checked_call import Called, CheckedStep
@@ -229,24 +229,9 @@ def _replaced(data: Any, places: dict[int, torch.Tensor]) -> tuple[Any, set[int]
     """``data`` with other tensors, by identity, in their place; which of them were there."""
     seen: set[int] = set()
 
-    def replaced(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            if id(value) in places:
-                seen.add(id(value))
-            return places.get(id(value), value)
-        if isinstance(value, tuple) and hasattr(value, "_fields"):  # a named tuple
-            return type(value)(*(replaced(item) for item in value))
-        if type(value) in (list, tuple):
-            return type(value)(replaced(item) for item in value)
-        if type(value) is dict:
-            return {key: replaced(item) for key, item in value.items()}
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            fields = {
-                field.name: replaced(getattr(value, field.name))
-                for field in dataclasses.fields(value)
-                if field.init
-            }
-            return dataclasses.replace(value, **fields)
-        return value
+    def place(_path: pytree.Path, leaf: Any) -> Any:
+        if id(leaf) in places:
+            seen.add(id(leaf))
+        return places.get(id(leaf), leaf)
 
-    return replaced(data), seen
+    return pytree.rebuilt(data, place), seen

@@ -10,7 +10,8 @@ import torch
 from test_tasks import TASKS
 
 from kernelbench.base.errors import FaultyReferenceError
-from kernelbench.problems.gpumode import pytree, task_code
+from kernelbench.problems import pytree
+from kernelbench.problems.gpumode import task_code
 from kernelbench.problems.gpumode.task_code import TaskCode
 from kernelbench.problems.gpumode.task_file import read_task
 

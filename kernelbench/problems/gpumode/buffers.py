@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from kernelbench.problems.gpumode import pytree
+from kernelbench.problems import pytree
 from kernelbench.problems.stateful_outputs import plain, same_bits
 from kernelbench.project.arena import bits
 
@@ -31,7 +31,7 @@ _MAX_TRIED = 8
 
 @dataclass(frozen=True)
 class Roles:
-    """The patterns of paths (:func:`kernelbench.problems.gpumode.pytree.pattern`) by role."""
+    """The patterns of paths (:func:`kernelbench.problems.pytree.pattern`) by role."""
 
     outputs: frozenset[pytree.Path] = frozenset()
     state: frozenset[pytree.Path] = frozenset()

@@ -100,7 +100,7 @@ class TaskProblem:
         Raises:
             ProblemError: If the task raises.
         """
-        from kernelbench.problems.gpumode import pytree
+        from kernelbench.problems import pytree
         from kernelbench.problems.stateful_outputs import StatefulOutputs, plain
 
         code = self._code(device)
@@ -123,7 +123,7 @@ class TaskProblem:
 
     def _drawn(self, shape: TaskShape, input_class: str, seed: int, code: TaskCode) -> Any:
         """What the generator makes; of one that makes something else each time, what it made."""
-        from kernelbench.problems.gpumode import pytree
+        from kernelbench.problems import pytree
 
         fresh = input_class == FRESH
         if shape not in self._unsteady:
@@ -140,7 +140,7 @@ class TaskProblem:
 
     def _roles_of(self, data: Any, shape: TaskShape, code: TaskCode) -> Roles:
         """Outputs and state, found once for data of one structure, on the first test if it can."""
-        from kernelbench.problems.gpumode import pytree
+        from kernelbench.problems import pytree
         from kernelbench.problems.gpumode.buffers import Roles, find_roles
 
         structure = pytree.structure(data)
@@ -164,7 +164,7 @@ class TaskProblem:
         """
         import torch
 
-        from kernelbench.problems.gpumode import pytree
+        from kernelbench.problems import pytree
         from kernelbench.problems.stateful_outputs import StatefulOutputs, plain
 
         if result is None:
@@ -182,7 +182,7 @@ class TaskProblem:
 
     def reference(self, inputs: Inputs, shape: TaskShape, input_class: str) -> Any:
         """A copy of the data, for the check to judge by: the task computes its own result in it."""
-        from kernelbench.problems.gpumode import pytree
+        from kernelbench.problems import pytree
 
         return pytree.cloned(inputs.data)
 
@@ -195,7 +195,7 @@ class TaskProblem:
             ProblemError: If the check gives no verdict.
             FaultyReferenceError: If the task's own reference is wrong by it.
         """
-        from kernelbench.problems.gpumode import pytree
+        from kernelbench.problems import pytree
 
         assert isinstance(outputs, OutputTensors)
         code = self._loaded
@@ -244,7 +244,7 @@ class TaskProblem:
         return self._hosted(self._code(device).load(path), device)
 
     def _hosted(self, kernel: Callable[[Any], Any], device: str) -> Kernel:
-        from kernelbench.problems.gpumode import pytree
+        from kernelbench.problems import pytree
         from kernelbench.problems.gpumode.on_cpu import redirected
 
         looked_at = False

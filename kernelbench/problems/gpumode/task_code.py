@@ -26,11 +26,11 @@ from torch.overrides import TorchFunctionMode
 
 from kernelbench.base.errors import FaultyReferenceError, ProblemError
 from kernelbench.kinds.callables import LoadError, load_callable
-from kernelbench.problems.gpumode import pytree
+from kernelbench.problems import pytree
 from kernelbench.problems.gpumode.judge import Guard, understood
 from kernelbench.problems.gpumode.on_cpu import redirected
-from kernelbench.problems.gpumode.pytree import is_strided
 from kernelbench.problems.gpumode.task_file import Task, TaskShape
+from kernelbench.problems.pytree import is_strided
 from kernelbench.problems.stateful_outputs import plain
 from kernelbench.project.arena import bits
 

@@ -2,37 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
+from kernelbench.problems import pytree
 from kernelbench.problems.returned import stored_items
 from kernelbench.project.arena import describe_tensor, shares_memory
 from kernelbench.project.problem import Inputs
-
-
-def leaves_of(data: Any, where: str = "data") -> Iterator[tuple[str, Any]]:
-    """Every tensor and plain value in nested tuples, lists and dicts, with its place."""
-    if isinstance(data, tuple | list):
-        for index, value in enumerate(data):
-            yield from leaves_of(value, f"{where}[{index}]")
-    elif isinstance(data, Mapping):
-        for key, value in data.items():
-            yield from leaves_of(value, f"{where}[{key!r}]")
-    else:
-        yield where, data
-
-
-def mapped(data: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """``data`` with ``change`` of each of its tensors, in the same layout."""
-    if isinstance(data, tuple) and hasattr(data, "_fields"):
-        return type(data)(*(mapped(value, change) for value in data))
-    if isinstance(data, tuple | list):
-        return type(data)(mapped(value, change) for value in data)
-    if isinstance(data, Mapping):
-        return {key: mapped(value, change) for key, value in data.items()}
-    return change(data) if isinstance(data, torch.Tensor) else data
 
 
 def tensors_of(data: Any) -> list[torch.Tensor]:
@@ -42,9 +20,8 @@ def tensors_of(data: Any) -> list[torch.Tensor]:
         TypeError: If there is none, or one whose memory the checks cannot look at.
     """
     found = []
-    for where, value in leaves_of(data):
-        if not isinstance(value, torch.Tensor):
-            continue
+    for path, value in pytree.tensor_leaves(data):
+        where = "data" + "".join(f"[{key!r}]" for key in path)
         if type(value) is not torch.Tensor or value.layout is not torch.strided:
             raise TypeError(f"{where} is a {type(value).__name__} of layout {value.layout}: "
                             "expected a plain strided torch.Tensor")  # fmt: skip
@@ -63,7 +40,7 @@ def tensors_of(data: Any) -> list[torch.Tensor]:
 
 def plain_of(data: Any) -> tuple[Any, ...]:
     """What is not a tensor, in order."""
-    return tuple(value for _, value in leaves_of(data) if not isinstance(value, torch.Tensor))
+    return tuple(value for _, value in pytree.leaves(data) if not isinstance(value, torch.Tensor))
 
 
 def with_outputs(data: Any, outputs: Mapping[str, torch.Tensor]) -> Any:

@@ -1,4 +1,4 @@
-"""The data of a task: tensors in tuples, lists, dictionaries and objects, and anything else.
+"""A problem's data: tensors in tuples, lists, dictionaries and objects, and anything else.
 
 Objects are dataclasses, ``torch.nn`` modules and whatever the task has a class of its own for; a
 copy of one has copies of its attributes.
@@ -13,7 +13,7 @@ import copy
 import dataclasses
 import inspect
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -52,8 +52,9 @@ def rebuilt(value: Any, change: Callable[[Path, Any], Any], path: Path = ()) -> 
     if items is None:
         return change(path, value)
     made = [rebuilt(item, change, (*path, key)) for key, item in items]
-    if isinstance(value, dict):
-        return type(value)(zip(value, made, strict=True))
+    if isinstance(value, Mapping):
+        kind = OrderedDict if isinstance(value, OrderedDict) else dict
+        return kind(zip(value, made, strict=True))
     if isinstance(value, list):
         return made
     if isinstance(value, tuple):
@@ -155,7 +156,7 @@ def _items(value: Any) -> list[tuple[Any, Any]] | None:
         return [(_ListIndex(index), item) for index, item in enumerate(value)]
     if isinstance(value, tuple) and not isinstance(value, torch.Size):
         return list(enumerate(value))
-    if type(value) in (dict, OrderedDict):
+    if isinstance(value, Mapping):
         return list(value.items())
     attributes = _attributes(value)
     return None if attributes is None else list(attributes.items())
