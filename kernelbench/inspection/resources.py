@@ -10,9 +10,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import os
-import shutil
 import subprocess
-import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +24,7 @@ from kernelbench.kinds import compiled
 from kernelbench.kinds.loaded_step import LoadedStep
 from kernelbench.machine.arch import SOFT_ARCHES, arch_named
 from kernelbench.machine.occupancy import CtaNeeds, Occupancy, occupancy
-from kernelbench.machine.toolchain import emulator_compiler, nvcc
+from kernelbench.machine.toolchain import cuda_tools, emulator_compiler, nvcc
 from kernelbench.project import overlay
 from kernelbench.project.model import Allowance, Kind, Step
 
@@ -312,25 +310,16 @@ def _describing_library(step: Step) -> Path:
 def disassembler() -> Path | None:
     """``nvdisasm`` or ``cuobjdump``: on ``PATH``, of a CUDA toolkit, or from PyPI."""
     for name in ("nvdisasm", "cuobjdump"):
-        found = shutil.which(name)
-        if found:
-            return Path(found)
-        for folder in _tool_folders():
-            if os.access(folder / name, os.X_OK):
-                return folder / name
+        for path in (*cuda_tools(name), *(folder / name for folder in _other_folders())):
+            if os.access(path, os.X_OK):
+                return path
     return None
 
 
-def _tool_folders() -> Iterator[Path]:
-    for variable in ("CUDA_HOME", "CUDA_PATH"):
-        if os.environ.get(variable):
-            yield Path(os.environ[variable]) / "bin"
-    yield Path("/usr/local/cuda/bin")
+def _other_folders() -> Iterator[Path]:
     compiler = nvcc()
     if compiler is not None:
         yield compiler.path.resolve().parent
-    for folder in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
-        yield from sorted(Path(folder).glob("nvidia/*/bin"), reverse=True)
     spec = importlib.util.find_spec("triton")  # its wheel has both
     for place in (spec.submodule_search_locations or []) if spec else []:
         yield Path(place) / "backends" / "nvidia" / "bin"

@@ -363,8 +363,8 @@ class TestDisassembly:
         """The only folder in which disassemblers are looked for."""
         folder = tmp_path / "bin"
         folder.mkdir()
-        monkeypatch.setattr(resources, "_tool_folders", lambda: iter([folder]))
-        monkeypatch.setattr(resources.shutil, "which", lambda name: None)
+        monkeypatch.setattr(resources, "_other_folders", lambda: iter([folder]))
+        monkeypatch.setattr(resources, "cuda_tools", lambda name: iter(()))
         return folder
 
     @staticmethod
