@@ -82,9 +82,7 @@ class TomlTable:
         value = self.take(name, expectation, required=default is None)
         if value is None:
             return default or ""
-        if not isinstance(value, str) or not value.strip():
-            raise self.fail(name, f"expected {expectation}, found {value!r}")
-        if choices and value not in choices:
+        if not isinstance(value, str) or not value.strip() or (choices and value not in choices):
             raise self.fail(name, f"expected {expectation}, found {value!r}")
         return value.strip()
 

@@ -16,7 +16,7 @@ from kernelbench.base.errors import RecordError
 from kernelbench.base.table import Row, csv_text
 from kernelbench.records.metrics import METRICS, Metric, Metrics, Summary, WithMetrics, shown
 from kernelbench.records.run_record import FAILED, UNKNOWN, Result, ResultStatus, RunRecord
-from kernelbench.records.tables import natural
+from kernelbench.records.tables import fraction_cell, natural
 
 #: A reason is told in full by its record; the table has room for its beginning.
 _REASON_LENGTH = 120
@@ -312,13 +312,11 @@ def _lines(head: Sequence[str], body: Iterable[Sequence[str]]) -> list[str]:
 
 def _timed_cells(row: TableRow, metrics: Sequence[Metric]) -> list[str]:
     step, shape, executor, *others, date = _checked_cells(row)
-    time = row.time
-    reached = row.sol_us / time.median if row.sol_us is not None and time else None
     return [
         *(step, shape, executor, row.l2, *others),
         *(_metric_cell(row.metrics.get(name)) for name in metrics),
         "" if row.sol_us is None else f"{row.sol_us:.2f}",
-        "" if reached is None else f"{100 * reached:.1f}%",
+        fraction_cell(row.sol_us, row.time),
         date,
     ]
 
