@@ -85,8 +85,8 @@ Which classes count as right, and which barriers or buffers, stands beside the o
     "moe": """\
 Which classes count as right stands beside the operator (`operators_*.py`); it was written down for
 the group GEMM, and for the steps here nobody has written down barriers or buffers. Equivalents that
-no operator knows of stand in `equivalents.py`, each with its reason; they were written after their
-mutants had not been found.""",
+no operator knows of stand in `equivalents.toml`, each with its reason; they were written after
+their mutants had not been found.""",
 }
 
 _PART = """**{rows:,} of the {sites:,} sites have been run**: a part I/N is every N-th of them,
