@@ -14,8 +14,10 @@ A time below ``impossible_us`` means that the work was not done, or not timed: a
 
 from __future__ import annotations
 
+import functools
+import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -110,104 +112,30 @@ class Published:
 
 @dataclass(frozen=True)
 class _Sheet:
-    aliases: tuple[str, ...]
-    ceilings: Ceilings = field(repr=False)
+    """A GPU of ``datasheets.toml``, whose fields these are."""
+
+    aliases: list[str]
+    device: str
+    flops: dict[str, float]
+    clock_mhz: tuple[int, int]
+    memory_bytes_per_s: tuple[float, float]
+    l2_mib: int
+    notes: tuple[str, ...]
+
+    @functools.cached_property
+    def ceilings(self) -> Ceilings:
+        """What it can do at most, by its datasheet."""
+        (clock, highest), (memory, pins) = self.clock_mhz, self.memory_bytes_per_s
+        return Ceilings(
+            self.device, "datasheet", memory, self.l2_mib * MIB, self.flops,
+            flops_headroom=highest / clock, dram_headroom=pins / memory, notes=self.notes,
+        )  # fmt: skip
 
 
-def _hopper(
-    device: str,
-    fp16: float,
-    bandwidth: float,
-    l2_mib: int,
-    flops_headroom: float,
-    dram_headroom: float,
-    notes: tuple[str, ...],
-) -> Ceilings:
-    """Hopper's dense rates hang together: FP8 twice, TF32 half of FP16."""
-    flops = {"fp8": 2 * fp16, "fp16": fp16, "bf16": fp16, "tf32": fp16 / 2}
-    return Ceilings(
-        device=device, source="datasheet", dram_bytes_per_s=bandwidth, l2_bytes=l2_mib * MIB,
-        flops=flops, flops_headroom=flops_headroom, dram_headroom=dram_headroom, notes=notes,
-    )  # fmt: skip
-
-
-_DENSE = "dense rates: the datasheet states them with 2:4 sparsity, which is twice as much"
-_SXM_CLOCK = "rates are for 1830 MHz; the highest SM clock is 1980 MHz"
-_PCIE_CLOCK = "rates are for 1620 MHz; the highest SM clock is 1755 MHz"
-_PCIE_MEMORY = "bandwidth from the memory itself: 5120 bits at 1593 MHz, double data rate"
-
-#: Headrooms are highest over stated clock, and pin rate (width × clock × 2) over stated bandwidth.
-_SHEETS = (
-    _Sheet(
-        ("b200",),
-        Ceilings(
-            device="NVIDIA B200",
-            source="datasheet",
-            dram_bytes_per_s=8.0e12,
-            l2_bytes=126 * MIB,
-            flops={"fp4": 9.0e15, "fp8": 4.5e15, "fp16": 2.25e15, "bf16": 2.25e15, "tf32": 1.1e15},
-            # 148 SMs × 32768 FP4 FLOP per clock reach 9 PFLOP/s at 1856 MHz; the limit is 1965 MHz.
-            flops_headroom=1965 / 1856,
-            # 8192 bits × 3996 MHz × 2 = 8.184 TB/s.
-            dram_headroom=8.184 / 8.0,
-            notes=(
-                "NVIDIA HGX B200 datasheet, per GPU (later editions state 7.7 TB/s)",
-                _DENSE,
-                "L2 size as CUDA reports it; not in the datasheet",
-            ),
-        ),
-    ),
-    _Sheet(
-        ("h200", "h200-sxm"),
-        _hopper(
-            "NVIDIA H200",
-            989.4e12,
-            4.8e12,
-            60,
-            1980 / 1830,
-            # 6144 bits × 3201 MHz × 2 = 4.917 TB/s.
-            4.917 / 4.8,
-            ("NVIDIA H200 datasheet (SXM)", _DENSE, _SXM_CLOCK, "L2 size as CUDA reports it"),
-        ),
-    ),
-    _Sheet(
-        ("h100", "h100-sxm"),
-        _hopper(
-            "NVIDIA H100 80GB HBM3",
-            989.4e12,
-            3.35e12,
-            50,
-            1980 / 1830,
-            # 5120 bits × 2619 MHz × 2 = 3.352 TB/s.
-            3.3524 / 3.35,
-            ("NVIDIA H100 datasheet (SXM)", _DENSE, _SXM_CLOCK),
-        ),
-    ),
-    _Sheet(
-        ("h100-pcie",),
-        _hopper(
-            "NVIDIA H100 PCIe",
-            756.5e12,
-            2.039e12,
-            50,
-            1755 / 1620,
-            1.0,
-            ("NVIDIA H100 datasheet (PCIe)", _DENSE, _PCIE_CLOCK, _PCIE_MEMORY),
-        ),
-    ),
-    _Sheet(
-        ("h800-pcie",),
-        _hopper(
-            "NVIDIA H800 PCIe",
-            756.5e12,
-            2.039e12,
-            50,
-            1755 / 1620,
-            1.0,
-            ("NVIDIA H800 datasheet (PCIe)", _DENSE, _PCIE_CLOCK, _PCIE_MEMORY),
-        ),
-    ),
-)
+@functools.cache
+def _sheets() -> list[_Sheet]:
+    text = Path(__file__).with_name("datasheets.toml").read_text(encoding="utf-8")
+    return [schema.decode(_Sheet, gpu) for gpu in tomllib.loads(text)["gpu"]]
 
 
 def datasheet(device: str) -> Ceilings | None:
@@ -215,10 +143,7 @@ def datasheet(device: str) -> Ceilings | None:
 
     Only exact names count: an H200 NVL or a MIG instance has other rates than an H200.
     """
-    for sheet in _SHEETS:
-        if sheet.ceilings.device == device:
-            return sheet.ceilings
-    return None
+    return next((sheet.ceilings for sheet in _sheets() if sheet.device == device), None)
 
 
 def known_device(name: str) -> Ceilings:
@@ -228,10 +153,10 @@ def known_device(name: str) -> Ceilings:
         UnknownNameError: With the nearest known name.
     """
     wanted = name.strip().lower()
-    for sheet in _SHEETS:
-        if wanted in (sheet.ceilings.device.lower(), *sheet.aliases):
+    for sheet in _sheets():
+        if wanted in (sheet.device.lower(), *sheet.aliases):
             return sheet.ceilings
-    raise UnknownNameError("device", name, [sheet.aliases[0] for sheet in _SHEETS])
+    raise UnknownNameError("device", name, [sheet.aliases[0] for sheet in _sheets()])
 
 
 def rate_for(precision: str, flops: Mapping[str, float]) -> tuple[str, float] | None:
