@@ -148,6 +148,8 @@ def _command(asked: dict[str, Any], descriptors: list[int]) -> NoReturn:
         sys.argv = asked["arguments"]
         code = cli.invoke(sys.argv[1:])
         atexit._run_exitfuncs()
+    except SystemExit as left:  # click's, of what completes words in a shell
+        code = int(left.code or 0)
     except BaseException:
         import traceback
 
