@@ -69,8 +69,8 @@ def test_a_clean_file_and_one_with_a_race(folder):
     )  # fmt: skip
     assert out.code == 3, out.err
     for part in (
-        "k.ptx  executor emulator, checking", "4 SMs · 2 schedules of each launch · seed 5",
-        "error[race]: ", "k.ptx:", "other_end (CTA 0", "grid 1, block 64, 256 bytes shared, 4",
+        "k.ptx  executor emulator, checking", "4 SMs · up to 2 schedules of each launch · seed 5",
+        "error[race]: ", "k.ptx:", "other_end (", "grid 1, block 64, 256 bytes shared, 4",
         "= allowed: formal: PTX leaves it unordered, and every implementation orders it",
         "→ 2 clean, 1 finding of 3 (",
     ):  # fmt: skip

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import Outcome
@@ -338,6 +339,14 @@ def test_a_host_waits_for_a_function_of_its_own(checked: Checked, waits: str) ->
     assert checked("waits_for_function.cu", ("call_made.get_future().wait();", waits)).code == 0
 
 
+def _mostly_long(cases: Iterable[str], every_time: int) -> list[Any]:
+    """The first so many in each run of the tests, the others among the long ones."""
+    long = pytest.mark.long
+    return [
+        pytest.param(each, marks=() if at < every_time else long) for at, each in enumerate(cases)
+    ]
+
+
 #: Edits of a program of two kernels that poll for each other, and what is found then.
 ANSWERS = {
     "the credit comes before all have read": ("    __syncthreads();  // all have read\n", ""),
@@ -351,12 +360,13 @@ def test_kernels_that_answer_each_other_are_right(checked: Checked) -> None:
     assert outcome.code == 0 and "assumed  kernels-together" in outcome.out, outcome.out
 
 
-@pytest.mark.parametrize("case", ANSWERS)
+@pytest.mark.parametrize("case", _mostly_long(ANSWERS, 1))
 def test_kernels_answer_each_other(checked: Checked, case: str) -> None:
     outcome = checked("answering.cu", ANSWERS[case])
     assert outcome.code == 3 and "error[race]" in outcome.out, outcome.out
 
 
+@pytest.mark.long
 def test_kernels_on_one_stream_do_not_answer(checked: Checked) -> None:
     outcome = checked("answering.cu", ("0, two>>>", "0, one>>>"))
     assert outcome.code == 3 and "error[hang]" in outcome.out, outcome.out
@@ -379,6 +389,10 @@ ASIDE = {
         "    CHECK(cudaFreeAsync(memory, stream));  // of the graph\n", "",
         "cudaErrorInvalidValue: memory that its last launch has allocated is not freed at",
     ),
+    "a size in elements": (
+        "(host, sums, kCount * sizeof(int)", "(host, sums, kCount",
+        "it ends well once cudaMemcpyAsync at side_copy.cu:104 has 4 times its bytes",
+    ),
     "a graph copies what is freed": (
         "CHECK(cudaGraphExecMemcpyNodeSetParams1D(",
         "if (host == nullptr) CHECK(cudaGraphExecMemcpyNodeSetParams1D(",
@@ -392,10 +406,6 @@ ASIDE = {
         "fill<<<2, kCount / 2, 0, side>>>(sums, 9)", "fill<<<2, 2048, 0, side>>>(sums, 9)",
         "main returned 6: cudaLaunchKernel returned cudaErrorInvalidConfiguration at",
     ),
-    "a size in elements": (
-        "(host, sums, kCount * sizeof(int)", "(host, sums, kCount",
-        "it ends well once cudaMemcpyAsync at side_copy.cu:104 has 4 times its bytes",
-    ),
 }  # fmt: skip
 
 
@@ -404,7 +414,7 @@ def test_copies_aside_are_right(checked: Checked) -> None:
     assert outcome.code == 0, outcome.out
 
 
-@pytest.mark.parametrize("case", ASIDE)
+@pytest.mark.parametrize("case", _mostly_long(ASIDE, 3))
 def test_copies_aside(checked: Checked, case: str) -> None:
     was, now, said = ASIDE[case]
     outcome = checked("side_copy.cu", (was, now))

@@ -64,7 +64,7 @@ def test_sources_with_flags_and_arguments(bench: Bench, repository: Path) -> Non
     outcome = bench("check", *sources, *FLAGS, "--", "-n", "7", "word.txt", cwd=repository)
     assert outcome.code == 3, outcome.err
     assert "src/main of 4 arguments, 1 calls\nseven " in outcome.err
-    assert "error[race]" in outcome.out and re.search(r"--> src/main.cu:1[67] ", outcome.out)
+    assert "error[race]" in outcome.out and re.search(r"--> src/main.cu:1[67]:", outcome.out)
     again = "check src/main.cu src/words.cpp --nvcc '-Iinclude -DTHREADS=128' --seed"
     assert again in " ".join(outcome.out.split())
     outcome = bench("check", "src/main.cu", *FLAGS, cwd=repository)

@@ -22,7 +22,13 @@ def test_what_fits(
 ) -> None:  # fmt: skip
     monkeypatch.setattr(of, "registers_of", lambda *_: {"kernel": registers})
     found = of.residency(
-        "sm_90a", "", "kernel", threads=threads, shared_bytes=shared, cluster=cluster, sms=sms
+        "sm_90a",
+        "its PTX",
+        "kernel",
+        threads=threads,
+        shared_bytes=shared,
+        cluster=cluster,
+        sms=sms,
     )
     assert found is not None
     assert (found.ctas, limit in found.limits) == (ctas, True)
