@@ -8,36 +8,22 @@ looks for.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import gc
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+import ready_process
+
 from kernelbench.base.child_process import kill_group
 
-#: Of what a process has read before a command comes.
-_READ_AT_START = ("CUDA_", "NVIDIA_", "TORCH_", "PYTORCH_", "OMP_", "MKL_", "LD_", "PYTHON",
-                  "LC_", "LANG")  # fmt: skip
-#: By which tests find what a command has left.
-MARK = "KERNELBENCH_TEST_MARK"
-_RUNTIME = "XDG_RUNTIME_DIR"
-_BEFORE = os.environ.get(_RUNTIME)
-_LONGEST = 1 << 17
-
-Facts = tuple[tuple[str, str], ...]
-
-_sources: dict[Facts, socket.socket] = {}
-_asked: Counter[Facts] = Counter()
+_sources = ready_process.Sources(__file__, (*ready_process.READ_AT_START, "LC_", "LANG"))
 
 
 def source(environment: Mapping[str, str]) -> socket.socket | None:
@@ -46,28 +32,7 @@ def source(environment: Mapping[str, str]) -> socket.socket | None:
     None for the first command, where a test looks for processes by the environment that they began
     with, and in a test of what ``serve`` keeps.
     """
-    if MARK in environment or environment.get(_RUNTIME) != _BEFORE:
-        return None
-    facts = tuple(sorted((k, v) for k, v in environment.items() if k.startswith(_READ_AT_START)))
-    _asked[facts] += 1
-    if facts not in _sources and _asked[facts] > 1:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        # The current folder is where modules are looked for, as with `python -m`.
-        text = f"import runpy; runpy.run_path({__file__!r}, run_name='__main__')"
-        process = subprocess.Popen(
-            [sys.executable, "-c", text, str(theirs.fileno())],
-            pass_fds=[theirs.fileno()], env=environment, start_new_session=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        theirs.close()
-        atexit.register(_end, process, ours)
-        _sources[facts] = ours
-    return _sources.get(facts)
-
-
-def _end(process: subprocess.Popen[bytes], its: socket.socket) -> None:
-    its.close()
-    process.wait()
+    return None if ready_process.keeps_its_own(environment) else _sources.of(environment)
 
 
 def run(
@@ -98,8 +63,11 @@ def run(
         return subprocess.CompletedProcess([*words], code, out.read(), err.read())
 
 
-def _carry_out(asked: dict[str, Any], descriptors: Sequence[int]) -> NoReturn:
+def _carry_out(
+    source: socket.socket, asked: dict[str, Any], descriptors: Sequence[int]
+) -> NoReturn:
     """Fork the command, and tell its process and how it ended."""
+    source.close()
     try:
         *files, reply = descriptors
         if not (pid := os.fork()):
@@ -115,27 +83,13 @@ def _carry_out(asked: dict[str, Any], descriptors: Sequence[int]) -> NoReturn:
 
 
 def main() -> None:
-    """Fork a command for each that comes, until the tests have ended."""
-    its = socket.socket(fileno=int(sys.argv[1]))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Import what commands do, and fork them."""
+    source = ready_process.begun()
     with contextlib.suppress(KernelbenchError):  # of what is installed: commands say it themselves
         for name in (*command_server._MODULES, *(f"kernelbench.cli.{each}" for each in COMMANDS)):
             importlib.import_module(name)
     assert "torch" not in sys.modules
-    gc.collect()
-    gc.freeze()
-    while True:
-        data, descriptors, _, _ = socket.recv_fds(its, _LONGEST, 4)
-        if not data:
-            return
-        if not os.fork():
-            its.close()
-            _carry_out(json.loads(data), descriptors)
-        for each in descriptors:
-            os.close(each)
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
+    ready_process.serve(source, 4, _carry_out)
 
 
 if __name__ == "__main__":

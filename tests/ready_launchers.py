@@ -7,50 +7,37 @@ starts a launcher itself is tested in ``unit/test_worker.py`` and ``cli/test_ser
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import gc
 import json
 import os
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 import tempfile
 import threading
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+import ready_process
+
 from kernelbench.worker.served import Begun, _begin, listen
 
-#: Of what launchers have read before a command comes, as :mod:`kernelbench.worker.served` does.
-_READ_AT_START = ("CUDA_", "NVIDIA_", "TORCH_", "PYTORCH_", "OMP_", "MKL_", "LD_", "PYTHON")
-#: By which tests find what a command has left.
-MARK = "KERNELBENCH_TEST_MARK"
-_RUNTIME = "XDG_RUNTIME_DIR"
-_BEFORE = os.environ.get(_RUNTIME)
-_LONGEST = 1 << 17
 _IDLE_S = 600.0
 
-Facts = tuple[tuple[str, str], ...]
-
-_sources: dict[Facts, socket.socket] = {}
-_asked: Counter[Facts] = Counter()
+_sources = ready_process.Sources(__file__)
 _one_at_a_time = threading.Lock()
 
 
 @contextlib.contextmanager
 def served(environment: Mapping[str, str], folder: Path | None) -> Iterator[dict[str, str]]:
     """The environment of a command for which a launcher is ready, if others came before it."""
-    own = environment.get(_RUNTIME) != _BEFORE  # a test of what `serve` keeps
-    if own or (source := _source(environment)) is None:
+    own = ready_process.keeps_its_own(environment)
+    if own or (source := _sources.of(environment)) is None:
         yield dict(environment)
         return
     runtime = tempfile.mkdtemp(prefix="kb-")  # the path of a socket is short
-    given = {**environment, _RUNTIME: runtime}
+    given = {**environment, ready_process.RUNTIME: runtime}
     asked = json.dumps({"environment": given, "folder": str(folder or Path.cwd())}).encode()
     answer = b""
     try:
@@ -67,7 +54,7 @@ def served(environment: Mapping[str, str], folder: Path | None) -> Iterator[dict
 
 def begun() -> Begun:
     """For :mod:`kernelbench.worker.served`: a launcher for a command in this process."""
-    source = _source(os.environ)
+    source = _sources.of(os.environ)
     if source is None:
         return _begin()
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -77,37 +64,7 @@ def begun() -> Begun:
     return None, ours
 
 
-def _source(environment: Mapping[str, str]) -> socket.socket | None:
-    """The process that forks launchers of such an environment.
-
-    None for the first command, and where a test looks for processes by the environment that they
-    began with.
-    """
-    if MARK in environment:
-        return None
-    facts = tuple(sorted((k, v) for k, v in environment.items() if k.startswith(_READ_AT_START)))
-    _asked[facts] += 1
-    if facts not in _sources and _asked[facts] > 1:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        # The current folder is where modules are looked for, as with `python -m`.
-        text = f"import runpy; runpy.run_path({__file__!r}, run_name='__main__')"
-        process = subprocess.Popen(
-            [sys.executable, "-c", text, str(theirs.fileno())],
-            pass_fds=[theirs.fileno()], env=environment, start_new_session=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        theirs.close()
-        atexit.register(_end, process, ours)
-        _sources[facts] = ours
-    return _sources.get(facts)
-
-
-def _end(process: subprocess.Popen[bytes], source: socket.socket) -> None:
-    source.close()
-    process.wait()
-
-
-def _launch(source: socket.socket, asked: dict[str, Any], descriptors: list[int]) -> NoReturn:
+def _launch(source: socket.socket, asked: dict[str, Any], descriptors: Sequence[int]) -> NoReturn:
     """Be the launcher of one command, by the socket that came or by one that it listens at."""
     try:
         end_with_parent()
@@ -131,25 +88,6 @@ def _launch(source: socket.socket, asked: dict[str, Any], descriptors: list[int]
         os._exit(0)
 
 
-def main() -> None:
-    """Fork a launcher for each command that comes, until the tests have ended."""
-    source = socket.socket(fileno=int(sys.argv[1]))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    gc.collect()
-    gc.freeze()
-    while True:
-        data, descriptors, _, _ = socket.recv_fds(source, _LONGEST, 1)
-        if not data:
-            return
-        if not os.fork():
-            _launch(source, json.loads(data), descriptors)
-        for each in descriptors:
-            os.close(each)
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:  # launchers of commands that have ended
-                pass
-
-
 if __name__ == "__main__":
     import ctypes
 
@@ -157,4 +95,4 @@ if __name__ == "__main__":
     from kernelbench.base.errors import KernelbenchError
     from kernelbench.worker import fork_server
 
-    main()
+    ready_process.serve(ready_process.begun(), 1, _launch)
