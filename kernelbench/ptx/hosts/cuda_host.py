@@ -277,13 +277,12 @@ class CudaHost:
     def sized_sites(self) -> dict[int, str]:
         """Where the program has asked for copies and fills of so many bytes: the call, by its
         address."""
-        asked_from, found = self.library.kb_cudart_asked_from, dict[int, str]()
+        asked_from, first = self.library.kb_cudart_asked_from, dict[int, int]()
         asked_from.restype = ctypes.c_void_p
         for at in range(self.asked(0)[0]):
-            site, words = asked_from(ctypes.c_size_t(at)), self.asked(at)[1]
-            if site and words.startswith(_SIZED):
-                found.setdefault(site, words)
-        return found
+            first.setdefault(asked_from(ctypes.c_size_t(at)) or 0, at)
+        found = {site: self.asked(at)[1] for site, at in first.items() if site}
+        return {site: words for site, words in found.items() if words.startswith(_SIZED)}
 
     def scale(self, site: int, by: int) -> None:
         """Have copies and fills that are asked for there have so many times their bytes."""
