@@ -227,7 +227,7 @@ def write_files_of(text: str, folder: Path) -> int:
 
 def test_the_problem_of_the_page_is_one(tmp_path: Path) -> None:
     """Its files, as they stand there: right, and wrong where the step is."""
-    text = (DOCS / "own-problem.md").read_text().partition("(compiled-own)=")[0]
+    text = (DOCS / "problem-interface.md").read_text().partition("(compiled-own)=")[0]
     assert write_files_of(text, tmp_path) == 6
     run = ("run", "s0", "--budget", 0.2, "--json", "-")
     outcome = launch(*run, root=tmp_path)
@@ -249,7 +249,7 @@ def test_the_problem_of_the_page_is_one(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_the_compiled_step_of_the_page_is_checked(tmp_path: Path) -> None:
-    text = (DOCS / "own-problem.md").read_text()
+    text = (DOCS / "problem-interface.md").read_text()
     assert write_files_of(text, tmp_path) == 9
     more = re.findall(r"^```python\n((?:import ctypes|class RowSums:  ).*?)^```", text, re.M | re.S)
     problem = tmp_path / "sums" / "problem.py"

@@ -78,7 +78,7 @@ def test_a_file_has_to_be_there(tmp_path: Path) -> None:
 
 
 def test_the_headers_that_stand_in_are_documented() -> None:
-    text = (ROOT / "docs" / "gpu-mode.md").read_text()
+    text = (ROOT / "docs" / "load-inline.md").read_text()
     headers = Path(cuda_build.__file__).parent / "torch_cuda" / "include"
     for file in [*headers.glob("c10/cuda/*.h"), *headers.glob("ATen/cuda/*.h")]:
         assert f"`{file.relative_to(headers)}`" in text

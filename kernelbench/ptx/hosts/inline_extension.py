@@ -30,7 +30,7 @@ from kernelbench.ptx.hosts.cuda_build import (
 )
 from kernelbench.ptx.hosts.cuda_host import linked_first
 
-HINT = "docs/gpu-mode.md, A submission with load_inline, lists what is there"
+HINT = "docs/load-inline.md lists what is there"
 _STANDARD = "-std=c++20"
 #: Of nvcc's flags, those that choose a GPU: --arch does.
 _ARCH_FLAG = re.compile(r"-{1,2}(gencode|arch|code|gpu-architecture|gpu-code|generate-code)(=|$)")
