@@ -140,8 +140,8 @@ def finding_lines(
     """
     yield severity, headline_of(finding, severity)
     here, label = finding.access, "here" if finding.other is not None else ""
-    if waits and not here.where:
-        cause = first_cause(waits)
+    cause = first_cause(waits) if waits and not here.where else None
+    if cause is not None:
         here = cause.access
         label = f"waits for {cause.what}" + (f": {cause.needs} missing" if cause.needs else "")
     # Of copies and the host there is no thread.
@@ -150,6 +150,9 @@ def finding_lines(
     if finding.other is not None:
         who = _who(finding.other.role, (), finding.other_thread)
         yield from _place(":::", finding.other, who, "the other access", locate, width)
+    if cause is not None and cause.needs:
+        expected = f"{cause.expected} arrival{'s' if cause.expected > 1 else ''} expected here"
+        yield from _place(":::", cause.initialized, "", expected, locate, width)
     named = " " in finding.object and finding.object in finding.text
     if finding.object and not named:  # a name of one letter may be in any word
         yield from note("object", finding.object, width)

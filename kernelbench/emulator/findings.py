@@ -133,6 +133,8 @@ class Waiting:
             is missing, 3 where the missing ones wait themselves.
         arrived: The last change of a word, or arrival at an mbarrier since its initialization, with
             the role :data:`NOBODY` if none came; empty if it is unknown or another object.
+        initialized: Where an mbarrier was given its number of arrivals.
+        expected: That number; 0 of another object.
     """
 
     access: Access
@@ -145,6 +147,8 @@ class Waiting:
     needs: str
     victim: int = 3
     arrived: Access = Access()
+    initialized: Access = Access()
+    expected: int = 0
 
 
 @dataclass(frozen=True)
@@ -306,6 +310,7 @@ def _waiting(wait: Mapping[str, Any], symbols: Symbols) -> Waiting:
     kind = str(wait["kind"])
     pending, expected = int(wait.get("pending", 0)), int(wait.get("expected", 0))
     what, state, needs, victim, arrived = resource_name(kind), "", "", 3, Access()
+    initialized = Access()
     if kind == "mbarrier":
         offset = int(wait["object"])
         name = symbols.shared_name(wait.get("pc"), wait.get("shared_type"), offset)
@@ -322,6 +327,7 @@ def _waiting(wait: Mapping[str, Any], symbols: Symbols) -> Waiting:
         arrived = _place_access(symbols.place(wait.get("arrive_pc")))
         if pending == expected and not int(wait["phase"]):
             arrived = Access(NOBODY)
+        initialized = _place_access(symbols.place(wait.get("init_pc")))
     elif kind == "global":
         state = str(wait["word"])
         arrived = _place_access(symbols.place(wait.get("arrive_pc")))
@@ -341,7 +347,7 @@ def _waiting(wait: Mapping[str, Any], symbols: Symbols) -> Waiting:
     return Waiting(
         _place_access(place), tuple(wait.get("cta") or ()), int(wait.get("rank", 0)),
         (int(wait["warp"]),), int(wait.get("lanes", 0xFFFFFFFF)), what, state, needs, victim,
-        arrived,
+        arrived, initialized, expected if kind == "mbarrier" else 0,
     )  # fmt: skip
 
 
