@@ -43,8 +43,10 @@ _LINK = "{http://www.w3.org/1999/xlink}href"
 #: What matplotlib calls the parts of an axis: their figures are a scale's, nobody measured them.
 _AXIS = re.compile(r"matplotlib\.axis_\d+")
 
-#: A page that is sent by mail; where it would be longer it lacks diffs.
+#: A page that is sent by mail; where it would be longer it lacks its longest diffs.
 MAX_BYTES = 1_200_000
+#: Lines of the longest diff of a file that a page has, tried in this order.
+_DIFF_LINES = (100_000, 250, 180, 130, 90, 60, 40, 20, 0)
 
 
 def slug(name: str) -> str:
@@ -196,7 +198,7 @@ def _text(root: ElementTree.Element) -> str:
 
 
 def page_text(record: ReportRecord, on_progress: Callable[[str], None] = lambda _text: None) -> str:
-    """The page as HTML, at most :data:`MAX_BYTES` long as far as leaving out diffs makes it so.
+    """The page as HTML, at most :data:`MAX_BYTES` long without its longest diffs if need be.
 
     Raises:
         EnvironmentProblem: If Jinja2 is missing.
@@ -209,10 +211,10 @@ def page_text(record: ReportRecord, on_progress: Callable[[str], None] = lambda 
     on_progress("writing the page")
     known = {step.name for lineage in record.lineages for step in lineage.steps}
     text = ""
-    for diffs in (True, False):
+    for longest in _DIFF_LINES:
         text = template.render(
             report=record, drawings=drawings, sheet=sheet.css(), known=known, packed=Packed(),
-            diffs=diffs,
+            longest=longest,
         )  # fmt: skip
         if len(text.encode()) <= MAX_BYTES:
             break
