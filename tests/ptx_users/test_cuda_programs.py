@@ -497,8 +497,39 @@ def test_nodes_and_updates_of_a_graph(checked: Callable[..., Outcome]) -> None:
     outcome = checked("graph_nodes.cu")
     assert outcome.code == 0 and "2 clean of 2" in outcome.out, outcome.out
     # What comes behind a child graph comes behind all of its nodes.
-    outcome = checked("graph_nodes.cu", ("&sums, 1, &use", "nullptr, 0, &use"))
+    edits = ("&sums, 1, &use", "nullptr, 0, &use"), ("count != 4", "count != 3")
+    outcome = checked("graph_nodes.cu", *edits)
     assert outcome.code and re.search(r"race\]: .* of a graph", outcome.out), outcome.out
+
+
+#: Edits of a graph's conditional nodes, and what is said of them then.
+CONDITIONAL = {
+    "behind the wrong node": (
+        "odd, 2, loop, &bodies", "odd, 2, first, &bodies",
+        "that kernel add of a conditional node writes: nothing orders the two",
+    ),
+    "no launch sets it": (
+        "&again, graph, 1, cudaGraphCondAssignDefault", "&again, graph, 1, 0",
+        "cudaGraphAddNode (its condition) reads allocation 3",
+    ),
+    "no end": (
+        "  cudaGraphSetConditional(again, most > 10);\n", "",
+        "error[hang]: a while node: its condition is not 0 after 4,000 rounds",
+    ),
+}  # fmt: skip
+
+
+def test_conditional_nodes_of_a_graph(checked: Callable[..., Outcome]) -> None:
+    outcome = checked("conditional.cu")
+    assert outcome.code == 0 and "4 clean of 4" in outcome.out, outcome.out
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", CONDITIONAL)
+def test_wrong_conditional_nodes(checked: Callable[..., Outcome], case: str) -> None:
+    was, now, said = CONDITIONAL[case]
+    outcome = checked("conditional.cu", (was, now))
+    assert outcome.code == 3 and said in outcome.out, outcome.out
 
 
 def test_calls_of_cublas_and_curand(checked: Callable[..., Outcome]) -> None:

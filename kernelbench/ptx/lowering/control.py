@@ -29,6 +29,7 @@ _PROVIDED = {
     "__cudaCDP2GetParameterBufferV2": ("px::parameter_buffer", (8, 8, 12, 12, 4)),
     "__cudaCDP2LaunchDeviceV2": ("px::launch_device", (4, 8, 8)),
     "__cudaCDP2StreamCreateWithFlags": ("px::create_stream", (4, 8, 4)),
+    "cudaGraphSetConditional": ("px::set_conditional", (8, 4)),
     "__cudaCDP2StreamDestroy": ("px::success", (4, 8)),
     "__cudaCDP2GetLastError": ("px::success", (4,)),
     "__cudaCDP2PeekAtLastError": ("px::success", (4,)),

@@ -1,6 +1,7 @@
 // Graphs: captured, or made of nodes. A launch gives their work to its stream, one piece after
 // another, in an order that the dependencies allow and no program can rely on.
 #include <algorithm>
+#include <cstring>
 #include <set>
 #include <vector>
 
@@ -12,6 +13,11 @@ namespace kb::cuda {
 namespace {
 
 using Nodes = std::vector<const CUgraphNode_st*>;
+
+// cudaGraphNodeTypeConditional and cudaGraphConditionalNodeType, which old headers lack.
+constexpr auto kConditional = static_cast<cudaGraphNodeType>(13);
+constexpr int kWhile = 1, kSwitch = 2;
+constexpr int kMostRounds = 4'000;
 
 bool among(const Nodes& nodes, const CUgraphNode_st* node) {
   return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
@@ -66,17 +72,53 @@ bool takes_memory(const CUgraphExec_st& executable) {
   return true;
 }
 
+void keep(CUgraphExec_st& executable, const CUgraph_st& graph);
+
+// CUDA runtime API, cudaConditionalNodeParams: a body for each value of a switch node; of an if
+// node one for all but 0, and another one for 0; of a while node one, as long as it is not 0.
+void make_conditional(CUgraphExec_st::Step& step, const Conditional& node) {
+  auto bodies = std::make_shared<std::vector<CUgraphExec_st>>(node.bodies.size());
+  step.what.reaches = {{node.value, sizeof *node.value, false}};
+  for (size_t i = 0; i < bodies->size(); ++i) {
+    keep((*bodies)[i], *node.bodies[i]);
+    for (const CUgraphExec_st::Step& each : (*bodies)[i].steps) {
+      const auto& inner = each.what.reaches;
+      step.what.reaches.insert(step.what.reaches.end(), inner.begin(), inner.end());
+    }
+  }
+  const auto line = std::make_shared<uint32_t>(0);
+  step.work = [bodies, line, value = node.value, type = node.type, asked = step.asked] {
+    std::vector<Task> after;
+    for (int round = 0;; ++round) {
+      const uint32_t found = condition_within(value, asked, *line, after);
+      size_t chosen = found != 0 ? 0 : 1;
+      if (type == kSwitch) chosen = found;
+      if (chosen >= bodies->size()) return cudaSuccess;
+      const cudaError_t status = do_nodes_within((*bodies)[chosen], after);
+      if (status != cudaSuccess || type != kWhile) return status;
+      if (round == kMostRounds) {
+        host_found(true, asked.pc, "a while node: its condition is not 0 after 4,000 rounds");
+        return cudaErrorLaunchFailure;
+      }
+    }
+  };
+}
+
 void keep(CUgraphExec_st& executable, const CUgraph_st& graph) {
+  executable.conditions = graph.conditions;
   for (const bool reverse : {false, true}) executable.orders[reverse] = ordered(graph, reverse);
   const std::vector<CUgraphExec_st::Step> before = std::move(executable.steps);
   executable.steps.clear();
   for (const auto& node : graph.nodes) {
     const size_t at = executable.steps.size();
     CUgraphExec_st::Step& step = executable.steps.emplace_back();
-    step = {node->work, node->what, node->asked, {}};
+    step.work = node->work;
+    step.what = node->what;
+    step.asked = node->asked;
     // An update keeps the names of the steps: the nodes of the first graph.
     step.node = at < before.size() ? before[at].node : node.get();
     for (const CUgraphNode_st* each : node->after) step.after.push_back(number_of(graph, each));
+    if (node->conditional) make_conditional(step, *node->conditional);
   }
 }
 
@@ -264,6 +306,10 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphClone(cudaGraph_t* made, cudaGraph_t graph) {
+  const auto decides = [](const auto& node) { return node->conditional != nullptr; };
+  if (std::any_of(graph->nodes.begin(), graph->nodes.end(), decides)) {
+    return remembered(cudaErrorNotSupported, "the graph has conditional nodes");
+  }
   auto* const copy = new CUgraph_st;
   for (const auto& node : graph->nodes) {
     auto& own = copy->nodes.emplace_back(std::make_unique<CUgraphNode_st>(*node));
@@ -399,6 +445,7 @@ cudaError_t cudaGraphAddMemFreeNode(cudaGraphNode_t* node, cudaGraph_t graph,
 }
 cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) {
   *type = node->whole ? cudaGraphNodeTypeGraph : type_of(node->what);
+  if (node->conditional) *type = kConditional;
   return cudaSuccess;
 }
 #if CUDART_VERSION >= 13000
@@ -422,6 +469,84 @@ cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t* node, cudaGraph_t graph,
                                   const cudaGraphNode_t* after, size_t count) {
   return add_node(node, graph, after, count, [] { return cudaSuccess; }, {Kind::kNothing});
 }
+
+#if CUDART_VERSION >= 13000
+cudaError_t cudaGraphConditionalHandleCreate(cudaGraphConditionalHandle* handle, cudaGraph_t graph,
+                                             unsigned first, unsigned flags) {
+  KB_CALL;
+  void* value;
+  const cudaError_t status = allocate(&value, sizeof(uint32_t), cudaMemoryTypeDevice);
+  if (status != cudaSuccess) return status;
+  graph->conditions.push_back(
+      {static_cast<uint32_t*>(value), first, (flags & cudaGraphCondAssignDefault) != 0});
+  *handle = reinterpret_cast<cudaGraphConditionalHandle>(value);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphAddNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* after,
+                             const cudaGraphEdgeData* edges, size_t count,
+                             cudaGraphNodeParams* of) {
+  KB_CALL;
+  const auto add = [&](Doing doing) {
+    return add_node(node, graph, after, count, std::move(doing));
+  };
+  switch (of->type) {
+    case cudaGraphNodeTypeKernel: {
+      const auto& kernel = of->kernel;
+      Doing doing;
+      const cudaError_t status =
+          kernel_work(&doing, {kernel.func, kernel.gridDim, kernel.blockDim, kernel.sharedMemBytes,
+                               kernel.kernelParams, kernel.extra});
+      for (size_t i = 0; edges != nullptr && i < count; ++i) {
+        if (edges[i].type == cudaGraphDependencyTypeProgrammatic) doing.what.programmatic = true;
+      }
+      return status == cudaSuccess ? add(std::move(doing)) : status;
+    }
+    case cudaGraphNodeTypeMemcpy:
+      return add(copy_work(of->memcpy.copyParams));
+    case cudaGraphNodeTypeMemset: {
+      const auto& fill = of->memset;
+      return add(
+          fill_work({fill.dst, fill.pitch, fill.value, fill.elementSize, fill.width, fill.height}));
+    }
+    case cudaGraphNodeTypeHost:
+      return add(host_work({of->host.fn, of->host.userData}));
+    case cudaGraphNodeTypeGraph:
+      return cudaGraphAddChildGraphNode(node, graph, after, count, of->graph.graph);
+    case cudaGraphNodeTypeEmpty:
+      return add({});
+    case cudaGraphNodeTypeWaitEvent:
+      return add_event_node(node, graph, after, count, of->eventWait.event, false);
+    case cudaGraphNodeTypeEventRecord:
+      return add_event_node(node, graph, after, count, of->eventRecord.event, true);
+    case cudaGraphNodeTypeMemAlloc: {
+      cudaMemAllocNodeParams memory{};
+      memory.bytesize = of->alloc.bytesize;
+      const cudaError_t status = cudaGraphAddMemAllocNode(node, graph, after, count, &memory);
+      of->alloc.dptr = memory.dptr;
+      return status;
+    }
+    case cudaGraphNodeTypeMemFree:
+      return cudaGraphAddMemFreeNode(node, graph, after, count, of->free.dptr);
+    case cudaGraphNodeTypeConditional: {
+      const auto made = std::make_shared<Conditional>();
+      made->value = reinterpret_cast<uint32_t*>(of->conditional.handle);
+      made->type = of->conditional.type;
+      for (unsigned i = 0; i < of->conditional.size; ++i) {
+        made->bodies.push_back(std::make_unique<CUgraph_st>());
+        made->handles.push_back(made->bodies.back().get());
+      }
+      of->conditional.phGraph_out = made->handles.data();
+      Doing doing;
+      doing.what.kind = Kind::kTransfer;
+      const cudaError_t status = add(std::move(doing));
+      (*node)->conditional = made;
+      return status;
+    }
+    default:
+      return not_here("cudaGraphAddNode of this type");
+  }
+}
+#endif
 
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* executable, cudaGraph_t graph,
                                           unsigned long long flags) {

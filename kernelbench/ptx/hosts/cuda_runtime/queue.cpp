@@ -221,6 +221,11 @@ void enqueue_nodes(CUgraphExec_st& executable, const std::vector<size_t>& order,
                    cudaStream_t stream) {
   KB_ONE_CALL;
   if (executable.last != 0) wait_before_next(stream, executable.last);
+  for (const Condition& each : executable.conditions) {
+    if (!each.is_given) continue;
+    const auto set = [each] { return copy(each.value, &each.first, sizeof each.first); };
+    enqueue(stream, set, copy_of(nullptr, 0, each.value, sizeof each.first));
+  }
   const Task begin = mark(stream);
   std::vector<Task> all;
   for (const size_t at : order) {
@@ -458,6 +463,48 @@ cudaError_t do_within_running(const std::vector<Child>& children, int gpu,
   }
   used = used_before;
   return status;
+}
+
+cudaError_t do_nodes_within(CUgraphExec_st& body, std::vector<Task>& after) {
+  const Task whole = running.back();
+  const std::vector<size_t>& order = body.orders[body.launches++ % 2];
+  const std::vector<Task> ahead = after;
+  std::vector<Task> made;
+  for (const size_t at : order) {
+    CUgraphExec_st::Step& step = body.steps[at];
+    if (step.line == 0) step.line = ++last_line;
+    std::vector<Task> behind = ahead;
+    for (const size_t each : step.after) behind.push_back(body.steps[each].last);
+    const int gpu = step.what.call != nullptr ? step.what.call->gpu : current_gpu();
+    made.push_back(step.last = ++last_task);
+    order_operation(step.last, step.line, gpu, step.what.kind, step.asked, " of a conditional node",
+                    0, behind);
+  }
+  order_within(whole, made);
+  cudaError_t status = cudaSuccess;
+  for (size_t i = 0; i < order.size() && status == cudaSuccess; ++i) {
+    running.push_back(made[i]);
+    order_begins(made[i]);
+    status = body.steps[order[i]].work();
+    order_ends();
+    running.pop_back();
+  }
+  after.insert(after.end(), made.begin(), made.end());
+  return status;
+}
+
+uint32_t condition_within(const uint32_t* value, const Asked& asked, uint32_t& line,
+                          std::vector<Task>& after) {
+  if (line == 0) line = ++last_line;
+  if (after.empty()) after = {running.back()};
+  order_operation(++last_task, line, current_gpu(), Kind::kTransfer, asked, " (its condition)", 0,
+                  after);
+  after.push_back(last_task);
+  order_within(running.back(), {last_task});
+  order_begins(last_task);
+  touched(value, sizeof *value, false);
+  order_ends();
+  return *value;
 }
 
 namespace {

@@ -264,6 +264,12 @@ void refuse_in_host_function();
 bool nothing_to_do();
 // Main ends here and now, with 1; nothing in other threads than its own.
 void leave_main();
+// The nodes of a conditional node's body, within that node, which is done now: behind `after`, to
+// which they are added.
+cudaError_t do_nodes_within(CUgraphExec_st& body, std::vector<Task>& after);
+// What such a node decides by, behind `after` likewise; `line`: 0 before it has decided.
+uint32_t condition_within(const uint32_t* value, const Asked& asked, uint32_t& line,
+                          std::vector<Task>& after);
 // The nodes of a graph, in an order that it allows; `stream` goes on behind all of them.
 void enqueue_nodes(CUgraphExec_st& executable, const std::vector<size_t>& order,
                    cudaStream_t stream);
@@ -366,8 +372,16 @@ inline CUresult result(cudaError_t status) {
 
 }  // namespace kb::cuda
 
+struct Conditional;
+// A word that kernels set (cudaGraphSetConditional), with what launches give it first, if anything.
+struct Condition {
+  uint32_t* value;
+  uint32_t first;
+  bool is_given;
+};
 struct CUgraph_st {
   std::vector<std::unique_ptr<CUgraphNode_st>> nodes;
+  std::vector<Condition> conditions;
 };
 struct CUgraphNode_st {
   kb::cuda::Work work;
@@ -376,10 +390,19 @@ struct CUgraphNode_st {
   kb::cuda::Asked asked;
   bool inner = false;  // of a child graph, which the program knows as one node
   bool whole = false;  // that node
+  std::shared_ptr<Conditional> conditional = {};
+};
+// What a conditional node decides by, and what it chooses from.
+struct Conditional {
+  uint32_t* value;
+  int type;  // a cudaGraphConditionalNodeType
+  std::vector<std::unique_ptr<CUgraph_st>> bodies;
+  std::vector<cudaGraph_t> handles;  // the same, for the program
 };
 struct CUstream_st {
   CUgraph_st* capture = nullptr;
   std::vector<const CUgraphNode_st*> captured;  // what its next node comes after
+  bool adds = false;                            // to a graph that the program has made
   unsigned flags = 0;
   int priority = 0;
 };
@@ -405,7 +428,8 @@ struct CUgraphExec_st {
   };
   std::vector<Step> steps;
   std::vector<size_t> orders[2];  // that the graph allows
-  bool frees = false;             // what is left of its last launch, when it is launched again
+  std::vector<Condition> conditions;
+  bool frees = false;  // what is left of its last launch, when it is launched again
   size_t launches = 0;
   kb::cuda::Task last = 0;  // the end of its last launch
 };

@@ -245,8 +245,45 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   if (made->capture != nullptr) return remembered(cudaErrorIllegalState);
   made->capture = new CUgraph_st;
   made->captured.clear();
+  made->adds = false;
   return cudaSuccess;
 }
+#if CUDART_VERSION >= 13000
+cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph,
+                                          const cudaGraphNode_t* after, const cudaGraphEdgeData*,
+                                          size_t count, cudaStreamCaptureMode) {
+  CUstream_st* const made = own(stream);
+  if (made == nullptr) return remembered(cudaErrorStreamCaptureUnsupported);
+  if (made->capture != nullptr) return remembered(cudaErrorIllegalState);
+  made->capture = graph;
+  made->captured.assign(after, after + count);
+  made->adds = true;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
+                                     unsigned long long* id, cudaGraph_t* graph,
+                                     const cudaGraphNode_t** after, const cudaGraphEdgeData** edges,
+                                     size_t* count) {
+  *status = captures(stream) ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+  if (!captures(stream)) return cudaSuccess;
+  CUstream_st& made = *own(stream);
+  if (id != nullptr) *id = reinterpret_cast<uintptr_t>(made.capture);
+  if (graph != nullptr) *graph = made.capture;
+  if (after != nullptr) *after = const_cast<cudaGraphNode_t*>(made.captured.data());
+  if (edges != nullptr) *edges = nullptr;
+  if (count != nullptr) *count = made.captured.size();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNode_t* after,
+                                                const cudaGraphEdgeData*, size_t count,
+                                                unsigned flags) {
+  if (!captures(stream)) return remembered(cudaErrorIllegalState);
+  std::vector<const CUgraphNode_st*>& captured = own(stream)->captured;
+  if (flags == cudaStreamSetCaptureDependencies) captured.clear();
+  captured.insert(captured.end(), after, after + count);
+  return cudaSuccess;
+}
+#endif
 // CUDA programming guide, "Cross-stream Dependencies and Events": streams that are forked to have
 // to be joined.
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
@@ -269,7 +306,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
     each->captured.clear();
   }
   if (all) return cudaSuccess;
-  delete std::exchange(*graph, nullptr);
+  if (!made->adds) delete std::exchange(*graph, nullptr);
   return remembered(cudaErrorStreamCaptureUnjoined);
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {

@@ -107,6 +107,11 @@ inline void create_stream(Byte* result, Byte* stream, Byte* flags) {
   const u32 status = made == 0 ? 1 : 0;  // cudaErrorInvalidValue
   std::memcpy(result, &status, sizeof status);
 }
+// cudaGraphSetConditional: a handle is the address of a word. Two threads that set it are a race,
+// as CUDA's runtime API says ("undefined behavior to have racing calls").
+PX void set_conditional(Byte* handle, Byte* value) {
+  store<u32>(detail::parameter<Byte*>(handle), detail::parameter<u32>(value));
+}
 // Of what always goes well: that it did.
 inline void success(Byte* result, Byte* = nullptr) {
   std::memset(result, 0, sizeof(u32));
