@@ -1,4 +1,4 @@
-"""``--predict`` of ``run`` and ``ab``: every figure is labelled predicted, and kept nowhere."""
+"""``--predict`` of commands: every figure is labelled predicted, and kept nowhere."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from kernelbench.cli import options
 from kernelbench.predict import api
 from kernelbench.predict.model import DeviceModel
 from kernelbench.predict.timeline import Timeline, perfetto
+from kernelbench.project.context import Context
+from kernelbench.report.roofline import roofline
 
 
 def refuse_others(*taken: str) -> None:
@@ -65,6 +67,39 @@ def show_ab(base: str, cand: str, shapes: Sequence[str], on: str | None, plot: s
     console.show(rows, right=right, prose="shape")
     if any(row["predicted"] == "no call" for row in rows):
         console.out.print("no call: less than the model resolves, or hosts that differ; measure it")
+    return int(ExitCode.PASS)
+
+
+def show_fractions(
+    steps: Sequence[str], shapes: Sequence[str], on: str | None, json: options.RecordOutput
+) -> int:
+    """Predicted device times over the datasheet's floors of calls with a cold L2."""
+    with console.Watching() as view:
+        found = api.predict(steps, shapes or None, on=on, bubbles=False, observer=view)
+    lineage = Context.find().lineages.get(found.found[0].step).lineage
+    limits = roofline(shapes, lineage=lineage, device=found.device.device, modes=("cold",))
+    floors = {
+        shape.shape: each.floor.us
+        for shape in limits.lineages[0].shapes
+        for each in shape.floors
+        if each.source == "datasheet"
+    }
+    document = found.to_json()
+    json.write(document | {"floors_us": floors})
+    if json.alone:
+        return int(ExitCode.PASS)
+    headline(found.device, ", ".join(steps))
+    rows = [
+        {
+            "step": each.step,
+            "shape": each.shape,
+            "floor µs": f"{floors[each.shape]:.2f}",
+            "predicted device µs": f"{each.device_us:.1f}",
+            "of datasheet, predicted": f"{100 * floors[each.shape] / each.device_us:.1f}%",
+        }
+        for each in found.found
+    ]
+    console.show(rows, right={*rows[0]} - {"step", "shape"} if rows else ())
     return int(ExitCode.PASS)
 
 

@@ -33,6 +33,13 @@ _BOUNDS = {"memory": "mem", "compute": "math"}
     default="both",
     help="Whether operands start in DRAM or may be in the L2 cache.",
 )
+@click.option(
+    "--predict",
+    "predicted",
+    metavar="STEP",
+    multiple=True,
+    help="What this step would reach of a cold call's floor, by its predicted time.",
+)
 @options.plot_option("one lineage")
 @options.results_option
 @options.json_option
@@ -40,6 +47,7 @@ def command(
     shapes: tuple[str, ...],
     l2: Literal["cold", "warm", "both"],
     plot_path: str | None,
+    predicted: tuple[str, ...],
     json: options.RecordOutput,
     **asked: Any,
 ) -> int:
@@ -53,8 +61,14 @@ def command(
       kernelbench roofline
       kernelbench roofline --shape A --device h200 --l2 cold
       kernelbench roofline --measure
+      kernelbench roofline --predict v22 --shape A
       kernelbench roofline --lineage moe --shape every --device h200 --plot roofline.pdf
     """
+    if predicted:
+        from kernelbench.cli import predict_view
+
+        predict_view.refuse_others("predicted", "shapes", "device", "json")
+        return predict_view.show_fractions(predicted, shapes, asked["device"], json)
     modes: tuple[L2Mode, ...] = ("cold", "warm") if l2 == "both" else (l2,)
     report = roofline(shapes, modes=modes, on_progress=err.print, **asked)
     if plot_path is not None:

@@ -465,6 +465,14 @@ def test_a_hopper_step_is_predicted_for_either_gpu(capsys: pytest.CaptureFixture
         assert "m05/" in out
 
 
+def test_a_predicted_time_is_set_against_the_floor(capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["roofline", "--predict", "v22", "--shape", "u0", "--json", "-"]
+    assert invoke(given) == ExitCode.PASS
+    found = json.loads(capsys.readouterr().out)
+    assert found["predicted"] and found["device"] == "NVIDIA B200"
+    assert 0 < found["floors_us"]["u0"] < found["predictions"][0]["device_us"]
+
+
 def test_registers_are_those_of_the_kernels_in_code_lock() -> None:
     step = Context.find().lineages.select(["m05"])[0]
     assert set(locked_registers(step)) == {
@@ -488,6 +496,7 @@ def test_a_call_that_hangs_says_so() -> None:
     [
         (["run", "v22", "--predict", "--check-only"], "--predict and --check-only"),
         (["ab", "v15", "v16", "--predict", "--fail-on", "slower"], "--predict and --fail-on"),
+        (["roofline", "--predict", "v22", "--measure"], "--predict and --measure"),
         (["run", "v22", "m05", "--predict"], "b200.toml for sm_100a"),
         (["run", "m05", "--predict-on", "v100"], "there are models of b200, h200, h100"),
         (["run", "v22", "--predict-plot", "a.svg"], "--predict-plot draws one shape"),
