@@ -176,10 +176,10 @@ def test_configurations_of_an_autotuner_are_shown_apart(bench: Bench, root: Path
 
 def test_a_call_that_needs_the_gpu_is_said(bench: Bench, root: Path) -> None:
     pytest.importorskip("triton")
-    change(root, "r-triton", "    rows, ", "    assert x.is_cuda\n    rows, ", "submission.py")
+    change(root, "r-triton", "    rows, ", "    torch.cuda.mem_get_info()\n    rows, ", "submission.py")
     outcome = bench("inspect", "r-triton", "--shape", "small", root=root)
     assert outcome.code == ExitCode.ENVIRONMENT
-    assert "r-triton: no kernels seen for small (normal): AssertionError" in outcome.error
+    assert "r-triton: no kernels seen for small (normal): " in outcome.error
 
 
 def test_the_difference_of_two_kinds_is_shown(bench: Bench) -> None:
