@@ -221,7 +221,7 @@ def test_a_consumer_that_fills_the_gpu(checked: Checked) -> None:
 def test_a_dependent_that_fills_the_gpu(checked: Checked, room: tuple[str, str]) -> None:
     """It holds its SMs until the launch ahead ends, which waits for a third one."""
     early = REAL_BUGS["sglang#34789"].replaced
-    outcome = checked("resident_dependents.cu", *early, room, schedules=1, arch=90)
+    outcome = checked("resident_dependents.cu", *early, room, schedules=4, arch=90)
     assert outcome.code == (0 if any(room) else 3), outcome.out
     assert ("gather cannot begin" in outcome.out) == (not any(room)), outcome.out
 
