@@ -532,6 +532,13 @@ def test_wrong_conditional_nodes(checked: Callable[..., Outcome], case: str) -> 
     assert outcome.code == 3 and said in outcome.out, outcome.out
 
 
+def test_a_programmatic_edge_of_a_graph(checked: Callable[..., Outcome]) -> None:
+    outcome = checked("edges.cu")
+    assert outcome.code == 0 and "2 clean of 2" in outcome.out, outcome.out
+    outcome = checked("edges.cu", ("cudaGridDependencySynchronize();", ""))
+    assert outcome.code == 3 and "before griddepcontrol.wait" in outcome.out, outcome.out
+
+
 def test_calls_of_cublas_and_curand(checked: Callable[..., Outcome]) -> None:
     """In the order of their stream, and of what kernels do."""
     options = ("-lcublas", "-lcurand")

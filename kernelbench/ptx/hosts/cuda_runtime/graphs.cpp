@@ -118,6 +118,7 @@ void keep(CUgraphExec_st& executable, const CUgraph_st& graph) {
     // An update keeps the names of the steps: the nodes of the first graph.
     step.node = at < before.size() ? before[at].node : node.get();
     for (const CUgraphNode_st* each : node->after) step.after.push_back(number_of(graph, each));
+    if (node->ahead != nullptr) step.ahead = number_of(graph, node->ahead);
     if (node->conditional) make_conditional(step, *node->conditional);
   }
 }
@@ -254,6 +255,16 @@ cudaError_t add_node(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNo
                             std::move(doing.what));
 }
 
+#if CUDART_VERSION >= 13000
+// CUDA runtime API, cudaGraphDependencyType: a programmatic edge is like the attribute of a launch
+// that may begin early; of both its ports.
+void edge(CUgraphNode_st& to, const CUgraphNode_st* from, const cudaGraphEdgeData& of) {
+  if (of.type != cudaGraphDependencyTypeProgrammatic || to.what.call == nullptr) return;
+  to.ahead = from;
+  to.what.programmatic = to.what.call->form.programmatic = true;
+}
+#endif
+
 }  // namespace
 
 void allocated_by_graph(void* memory) {
@@ -316,6 +327,7 @@ cudaError_t cudaGraphClone(cudaGraph_t* made, cudaGraph_t graph) {
     for (const CUgraphNode_st*& each : own->after) {
       each = copy->nodes[number_of(*graph, each)].get();
     }
+    if (own->ahead != nullptr) own->ahead = copy->nodes[number_of(*graph, own->ahead)].get();
   }
   *made = copy;
   return cudaSuccess;
@@ -405,6 +417,7 @@ cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t* node, cudaGraph_t graph,
   }
   for (const auto& [of, own] : copies) {
     for (const CUgraphNode_st*& each : own->after) each = copies[each];
+    if (own->ahead != nullptr) own->ahead = copies[own->ahead];
     if (own->after.empty()) own->after.assign(after, after + count);
   }
   const cudaError_t status =
@@ -450,8 +463,9 @@ cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) 
 }
 #if CUDART_VERSION >= 13000
 cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t* from,
-                                     const cudaGraphNode_t* to, const cudaGraphEdgeData*,
+                                     const cudaGraphNode_t* to, const cudaGraphEdgeData* edges,
                                      size_t count) {
+  for (size_t at = 0; edges != nullptr && at < count; ++at) edge(*to[at], from[at], edges[at]);
 #else
 cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t* from,
                                      const cudaGraphNode_t* to, size_t count) {
@@ -496,10 +510,10 @@ cudaError_t cudaGraphAddNode(cudaGraphNode_t* node, cudaGraph_t graph, const cud
       const cudaError_t status =
           kernel_work(&doing, {kernel.func, kernel.gridDim, kernel.blockDim, kernel.sharedMemBytes,
                                kernel.kernelParams, kernel.extra});
-      for (size_t i = 0; edges != nullptr && i < count; ++i) {
-        if (edges[i].type == cudaGraphDependencyTypeProgrammatic) doing.what.programmatic = true;
-      }
-      return status == cudaSuccess ? add(std::move(doing)) : status;
+      if (status != cudaSuccess) return status;
+      const cudaError_t added = add(std::move(doing));
+      for (size_t i = 0; edges != nullptr && i < count; ++i) edge(**node, after[i], edges[i]);
+      return added;
     }
     case cudaGraphNodeTypeMemcpy:
       return add(copy_work(of->memcpy.copyParams));

@@ -236,8 +236,8 @@ void enqueue_nodes(CUgraphExec_st& executable, const std::vector<size_t>& order,
     Task ahead = 0;
     for (const size_t each : step.after) {
       const CUgraphExec_st::Step& before = executable.steps[each];
-      const bool early =
-          step.what.programmatic && step.after.size() == 1 && before.what.kind == Kind::kLaunch;
+      const bool only = step.what.programmatic && step.after.size() == 1;
+      const bool early = before.what.kind == Kind::kLaunch && (only || each == step.ahead);
       (early ? ahead : piece.after.emplace_back()) = before.last;
     }
     if (step.last != 0) piece.after.push_back(step.last);

@@ -391,6 +391,7 @@ struct CUgraphNode_st {
   bool inner = false;  // of a child graph, which the program knows as one node
   bool whole = false;  // that node
   std::shared_ptr<Conditional> conditional = {};
+  const CUgraphNode_st* ahead = nullptr;  // the launch whose end it need not wait for
 };
 // What a conditional node decides by, and what it chooses from.
 struct Conditional {
@@ -422,6 +423,7 @@ struct CUgraphExec_st {
     kb::cuda::What what;
     kb::cuda::Asked asked;
     std::vector<size_t> after;             // steps
+    size_t ahead = SIZE_MAX;               // of these the one whose end it need not wait for
     const CUgraphNode_st* node = nullptr;  // of the graph that was instantiated
     uint32_t line = 0;  // of its launches, one behind the other; 0 before the first
     kb::cuda::Task last = 0;
