@@ -539,6 +539,41 @@ def test_a_programmatic_edge_of_a_graph(checked: Callable[..., Outcome]) -> None
     assert outcome.code == 3 and "before griddepcontrol.wait" in outcome.out, outcome.out
 
 
+#: Edits of streams that wait for words, and what is said of them then.
+WORDS = {
+    "begun is not ended": (
+        "  CHECK(cudaStreamWaitEvent(second, ended, 0));\n", "",
+        "that kernel add on stream 2 reads: nothing orders the two",
+    ),
+    "without a fence": (
+        "filled, round, CU_STREAM_WRITE_VALUE_DEFAULT",
+        "filled, round, CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER",
+        "a load reads values (allocated at ",
+    ),
+    "a value of the round before": (
+        "(second, filled, round,", "(second, filled, 1,",
+        "that kernel add on stream 2 reads: nothing orders the two",
+    ),
+    "nothing writes it": (
+        "(second, filled, round,", "(second, filled, round + 1,",
+        "error[hang]: a stream waits for a value of a word that nothing writes",
+    ),
+}  # fmt: skip
+
+
+def test_streams_wait_for_words(checked: Callable[..., Outcome]) -> None:
+    outcome = checked("words.cu", options=("-lcuda",))
+    assert outcome.code == 0 and "2 clean of 2" in outcome.out, outcome.out
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", WORDS)
+def test_wrong_words(checked: Callable[..., Outcome], case: str) -> None:
+    was, now, said = WORDS[case]
+    outcome = checked("words.cu", (was, now), options=("-lcuda",))
+    assert outcome.code == 3 and said in outcome.out, outcome.out
+
+
 def test_calls_of_cublas_and_curand(checked: Callable[..., Outcome]) -> None:
     """In the order of their stream, and of what kernels do."""
     options = ("-lcublas", "-lcurand")

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <type_traits>
 
 #include "order.hpp"
 #include "state.hpp"
@@ -41,6 +42,41 @@ CUresult loaded_from(void** module, const char* name) {
   if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   return loaded(module, text.c_str());
+}
+
+// CUDA driver API, CUstreamWriteValue_flags: by default a fence comes before the write.
+template <typename Value>
+CUresult write_word(CUstream stream, CUdeviceptr address, Value value, unsigned flags) {
+  void* const word = reinterpret_cast<void*>(address);
+  What what = copy_of(nullptr, 0, word, sizeof value);
+  what.word = word;
+  const bool fences = (flags & CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) == 0;
+  const auto work = [=] {
+    const cudaError_t status = copy(word, &value, sizeof value);
+    word_written({word, sizeof value}, fences);
+    return status;
+  };
+  return result(submit(stream, work, std::move(what)));
+}
+template <typename Value>
+CUresult wait_for_value(CUstream stream, CUdeviceptr address, Value value, unsigned flags) {
+  const auto is_right = [=](uint64_t now) {
+    const auto found = static_cast<Value>(now);
+    switch (flags & 3) {
+      case CU_STREAM_WAIT_VALUE_GEQ:
+        return static_cast<std::make_signed_t<Value>>(found - value) >= 0;
+      case CU_STREAM_WAIT_VALUE_EQ:
+        return found == value;
+      case CU_STREAM_WAIT_VALUE_AND:
+        return (found & value) != 0;
+      default:
+        return static_cast<Value>(~(found | value)) != 0;
+    }
+  };
+  const auto work = [=, pc = call_site()] {
+    return wait_for_word({reinterpret_cast<const void*>(address), sizeof value}, is_right, pc);
+  };
+  return result(submit(stream, work, {Kind::kTransfer}));
 }
 
 CUresult found_kernel(void** kernel, void* module, const char* name) {
@@ -437,6 +473,29 @@ CUresult cuGetErrorName(CUresult error, const char** name) {
 CUresult cuGetErrorString(CUresult error, const char** text) {
   *text = cudaGetErrorString(static_cast<cudaError_t>(error));
   return CUDA_SUCCESS;
+}
+
+// ---- words that streams wait for ---------------------------------------------------------------
+
+CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr address, cuuint32_t value,
+                              unsigned flags) {
+  KB_CALL;
+  return write_word(stream, address, value, flags);
+}
+CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr address, cuuint64_t value,
+                              unsigned flags) {
+  KB_CALL;
+  return write_word(stream, address, value, flags);
+}
+CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr address, cuuint32_t value,
+                             unsigned flags) {
+  KB_CALL;
+  return wait_for_value(stream, address, value, flags);
+}
+CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr address, cuuint64_t value,
+                             unsigned flags) {
+  KB_CALL;
+  return wait_for_value(stream, address, value, flags);
 }
 
 }  // extern "C"

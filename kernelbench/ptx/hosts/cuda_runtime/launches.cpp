@@ -90,6 +90,7 @@ cudaError_t launch(Kernel* kernel, const Form& form, void** arguments, cudaStrea
 
 cudaError_t launch_with(const cudaLaunchConfig_t& config, Kernel* kernel, void** arguments) {
   Form form{config.gridDim, config.blockDim, {1, 1, 1}, config.dynamicSmemBytes, false};
+  cudaEvent_t begun = nullptr;
   for (unsigned at = 0; at < config.numAttrs; ++at) {
     const cudaLaunchAttribute& each = config.attrs[at];
     switch (each.id) {
@@ -101,6 +102,9 @@ cudaError_t launch_with(const cudaLaunchConfig_t& config, Kernel* kernel, void**
         break;
       case cudaLaunchAttributeProgrammaticStreamSerialization:
         form.programmatic = each.val.programmaticStreamSerializationAllowed != 0;
+        break;
+      case cudaLaunchAttributeLaunchCompletionEvent:
+        begun = each.val.launchCompletionEvent.event;
         break;
       // Without effect on what a launch computes: each runs to its end before the next.
       case cudaLaunchAttributeIgnore:
@@ -116,7 +120,10 @@ cudaError_t launch_with(const cudaLaunchConfig_t& config, Kernel* kernel, void**
         return not_here("launch attribute " + std::to_string(each.id));
     }
   }
-  return launch(kernel, form, arguments, config.stream);
+  // CUDA runtime API, cudaLaunchAttributeLaunchCompletionEvent: who waits for it knows that the
+  // CTAs have begun, and nothing of what they do.
+  const cudaError_t status = begun ? cudaEventRecord(begun, config.stream) : cudaSuccess;
+  return status == cudaSuccess ? launch(kernel, form, arguments, config.stream) : status;
 }
 
 int resident_blocks(const Kernel& kernel, int threads, size_t shared) {

@@ -23,6 +23,7 @@ struct Emulator {
                  uint64_t) = found<decltype(within)>("kb_emu_operations_within");
   uint64_t (*device_launches)(const void**) =
       found<decltype(device_launches)>("kb_emu_device_launches");
+  void (*after)(uint64_t, uint64_t) = found<decltype(after)>("kb_emu_operation_after");
   void (*begin)(uint64_t) = found<decltype(begin)>("kb_emu_begin_operation");
   void (*end)() = found<decltype(end)>("kb_emu_end_operation");
   void (*touched)(const void*, uint64_t, const char*, const void*, uint64_t,
@@ -114,6 +115,10 @@ void order_within(Task task, const std::vector<Task>& within) {
 size_t device_launches(const void** first) {
   return emulator().device_launches(first);
 }
+void order_after(Task task, Task earlier) {
+  if (emulator().after != nullptr) emulator().after(task, earlier);
+}
+
 void order_begins(Task task) {
   if (ordering) emulator().begin(task);
 }

@@ -43,6 +43,8 @@ void order_operation(Task task, uint32_t line, int gpu, Kind kind, const Asked& 
 void order_launch(Task task, uint32_t line, Task kernel, const void* word);
 // Those operations were made by one that is over: it is complete only when they are.
 void order_within(Task task, const std::vector<Task>& within);
+// What is done now comes after another operation, which is over: it has waited for it.
+void order_after(Task task, Task earlier);
 // What the last launch has launched, as the emulator keeps it.
 size_t device_launches(const void** first);
 void order_begins(Task task);

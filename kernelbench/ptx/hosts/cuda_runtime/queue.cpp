@@ -2,6 +2,7 @@
 // work. So what nobody waits for comes as late as a GPU may do it, and a program that forgets to
 // wait sees it (CUDA C++ Programming Guide, asynchronous concurrent execution).
 #include <algorithm>
+#include <cstring>
 #include <set>
 #include <utility>
 
@@ -463,6 +464,50 @@ cudaError_t do_within_running(const std::vector<Child>& children, int gpu,
   }
   used = used_before;
   return status;
+}
+
+namespace {
+
+// What streams have written to words: the values, and the tasks; 0 for one without a fence.
+std::map<const void*, std::vector<std::pair<uint64_t, Task>>> written;
+
+}  // namespace
+
+uint64_t Word::now() const {
+  uint64_t value = 0;
+  std::memcpy(&value, at, bytes);
+  return value;
+}
+
+void word_written(const Word& word, bool hands_on) {
+  written[word.at].emplace_back(word.now(), hands_on ? running.back() : 0);
+}
+
+// CUDA driver API, "Stream Memory Operations". What writes the word comes first, and as late as it
+// may; a kernel may write it, too. The first value that was right, and stayed so, ends the wait.
+cudaError_t wait_for_word(const Word& word, const std::function<bool(uint64_t)>& is_right,
+                          const void* pc) {
+  const Task waits = running.back();
+  while (!is_right(word.now())) {
+    const std::vector<Task> beside = beside_running();
+    const auto writes = std::find_if(beside.begin(), beside.end(), [&word](Task each) {
+      return pending.at(each).what.word == word.at;
+    });
+    if (writes != beside.end()) {
+      finish(*writes, false);
+      order_begins(waits);
+    } else if (others(1) == 0) {
+      host_found(true, pc, "a stream waits for a value of a word that nothing writes");
+      return cudaErrorLaunchFailure;
+    }
+  }
+  Task by = 0;
+  const auto& values = written[word.at];
+  for (auto each = values.rbegin(); each != values.rend() && is_right(each->first); ++each) {
+    by = each->second;
+  }
+  if (by != 0) order_after(waits, by);
+  return cudaSuccess;
 }
 
 cudaError_t do_nodes_within(CUgraphExec_st& body, std::vector<Task>& after) {

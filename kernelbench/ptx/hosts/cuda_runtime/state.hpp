@@ -191,7 +191,8 @@ struct What {
   cudaEvent_t waits = nullptr;
   // Those whose memory it is of: in a default stream it is in order with theirs.
   Gpus gpus = 0;
-  void* memory = nullptr;  // that it allocates or frees
+  void* memory = nullptr;      // that it allocates or frees
+  const void* word = nullptr;  // that it writes for a stream to wait for
 };
 inline What of_memory(Kind kind, void* memory) {
   What what;
@@ -264,6 +265,17 @@ void refuse_in_host_function();
 bool nothing_to_do();
 // Main ends here and now, with 1; nothing in other threads than its own.
 void leave_main();
+// A word that streams wait for, of 4 or 8 bytes.
+struct Word {
+  const void* at;
+  size_t bytes;
+  uint64_t now() const;
+};
+// What is done now has written it; `hands_on`: with what comes before that.
+void word_written(const Word& word, bool hands_on);
+// What is done now waits until its value is right; what is pending and writes it is done meanwhile.
+cudaError_t wait_for_word(const Word& word, const std::function<bool(uint64_t)>& is_right,
+                          const void* pc);
 // The nodes of a conditional node's body, within that node, which is done now: behind `after`, to
 // which they are added.
 cudaError_t do_nodes_within(CUgraphExec_st& body, std::vector<Task>& after);

@@ -458,6 +458,20 @@ KB_EMU_EXPORT void kb_emu_operations_within(uint64_t number, const uint64_t* wit
   add(host);
 }
 
+// The operation that is done now has waited for what another one has written: it comes after that,
+// and so does what comes after it.
+KB_EMU_EXPORT void kb_emu_operation_after(uint64_t number, uint64_t earlier) {
+  const StreamOperation* const waits = found(number);
+  const StreamOperation* const wrote = found(earlier);
+  if (waits == nullptr || wrote == nullptr) return;
+  for (const auto& [each, operation] : operations) {
+    for (Past* past : {&operation->outside, &operation->through}) {
+      if (each == number || past->covers(*waits)) past->join(wrote->through);
+    }
+  }
+  if (host.covers(*waits)) host.join(wrote->through);
+}
+
 KB_EMU_EXPORT void kb_emu_begin_operation(uint64_t number) {
   current = found(number);
   if (current != nullptr) settle(*current);
