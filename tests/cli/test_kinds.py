@@ -176,7 +176,9 @@ def test_configurations_of_an_autotuner_are_shown_apart(bench: Bench, root: Path
 
 def test_a_call_that_needs_the_gpu_is_said(bench: Bench, root: Path) -> None:
     pytest.importorskip("triton")
-    change(root, "r-triton", "    rows, ", "    torch.cuda.mem_get_info()\n    rows, ", "submission.py")
+    change(
+        root, "r-triton", "    rows, ", "    torch.cuda.mem_get_info()\n    rows, ", "submission.py"
+    )
     outcome = bench("inspect", "r-triton", "--shape", "small", root=root)
     assert outcome.code == ExitCode.ENVIRONMENT
     assert "r-triton: no kernels seen for small (normal): " in outcome.error
