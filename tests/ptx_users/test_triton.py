@@ -122,8 +122,37 @@ def test_autotuning_takes_the_first_that_fits(triton):
     with triton_emulation(90) as session:
         x = torch.zeros(64, device="cuda", dtype=torch.int32)
         fill[lambda meta: (64 // meta["BLOCK"],)](x)
-    assert [each.form for each in session.launches] == ["grid 1×1×1, 128 threads"]
+    assert {each.form for each in session.launches} == {"grid 1×1×1, 128 threads"}
     assert x.tolist() == list(range(64))
+
+
+@pytest.mark.parametrize("reset", [None, ["x"]])
+def test_a_tuning_run_leaves_what_is_not_reset(triton, reset):
+    """The first configuration runs once more than the script asks for."""
+    import torch
+    import triton.language as tl
+
+    tried = [triton.Config({"BLOCK": block}) for block in (64, 32)]
+
+    @triton.autotune(tried, key=[], reset_to_zero=reset)
+    @triton.jit
+    def add(x, BLOCK: tl.constexpr):
+        tl.atomic_add(x + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), 1)
+
+    with triton_emulation(90) as session:
+        x = torch.zeros(64, device="cuda", dtype=torch.int32)
+        for _ in range(2):
+            add[lambda meta: (64 // meta["BLOCK"],)](x)
+    assert len(session.launches) == 3
+    assert x.tolist() == [2 if reset else 3] * 64
+
+
+def test_new_memory_holds_nan(triton):
+    import torch
+
+    with triton_emulation(90, check=1):
+        assert torch.empty(8, device="cuda").isnan().all()
+        assert torch.zeros(8, device="cuda").sum() == 0
 
 
 def test_beyond_an_array_is_found(triton):

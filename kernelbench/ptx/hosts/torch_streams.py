@@ -8,6 +8,7 @@ order on a GPU follows from streams, events and what the host waits for, as of C
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import itertools
 import sys
 from collections.abc import Iterator
@@ -123,9 +124,10 @@ class StreamOrder:
                         self.freed(*memory)
 
     def made_empty(self, tensor: torch.Tensor) -> None:
-        """A tensor was made that holds nothing."""
+        """A tensor was made that holds nothing: NaN, as ``cudaMalloc``'s memory does here."""
         address, size = memory_behind(tensor)
         if self._running is not None and size:
+            ctypes.memset(address, 0xFF, size)
             self._fresh.add(address)
             self._running.fresh(address)
 

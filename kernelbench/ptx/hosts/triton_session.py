@@ -26,7 +26,7 @@ class TritonLaunches:
 
     def __init__(self, live: LiveTensors) -> None:
         self._live = live
-        self._tuning = False
+        self._tuning = self._skips = self._tried = False
         self._scratch: list[Any] = []
 
     def allocate(self, size: int) -> int:
@@ -40,11 +40,17 @@ class TritonLaunches:
         return -(-int(self._scratch[-1].data_ptr()) // _ALIGNMENT) * _ALIGNMENT
 
     @contextlib.contextmanager
-    def tuning(self) -> Iterator[None]:
-        """Launches are compiled and not run."""
-        self._tuning = True
+    def tuning(self, runs_first: bool = False) -> Iterator[None]:
+        """Launches are compiled and not run.
+
+        Args:
+            runs_first: Run the first since the last launch outside of tuning that compiles: what a
+                kernel adds to then stays, as it does on a GPU unless ``reset_to_zero`` names it.
+        """
+        self._tuning, self._skips = True, self._tried or not runs_first
         try:
             yield
+            self._tried = True
         finally:
             self._tuning = False
 
@@ -99,8 +105,9 @@ class TritonSession(TritonLaunches):
         scratch: tuple[int, ...], metadata: Any,
     ) -> None:  # fmt: skip
         """A launch: of a form not seen before in all schedules, else in one."""
-        if self._tuning:
+        if self._tuning and self._skips:
             return
+        self._tried = self._tuning
         words = f"grid {'×'.join(map(str, grid))}, {32 * metadata.num_warps} threads"
         programmatic = bool(getattr(metadata, "launch_pdl", False))
         waits = not programmatic or module.waits_for_ahead(kernel)
