@@ -107,10 +107,12 @@ inline void create_stream(Byte* result, Byte* stream, Byte* flags) {
   const u32 status = made == 0 ? 1 : 0;  // cudaErrorInvalidValue
   std::memcpy(result, &status, sizeof status);
 }
-// cudaGraphSetConditional: a handle is the address of a word. Two threads that set it are a race,
-// as CUDA's runtime API says ("undefined behavior to have racing calls").
+// cudaGraphSetConditional: a handle is the address of a word. CUDA's runtime API: racing calls are
+// undefined. Stores of one CTA's threads to a word are no race here, a load and a store are.
 PX void set_conditional(Byte* handle, Byte* value) {
-  store<u32>(detail::parameter<Byte*>(handle), detail::parameter<u32>(value));
+  Byte* const word = detail::parameter<Byte*>(handle);
+  store<u32>(word, detail::parameter<u32>(value));
+  announce_read<sizeof(u32)>(word);
 }
 // Of what always goes well: that it did.
 inline void success(Byte* result, Byte* = nullptr) {
