@@ -539,6 +539,42 @@ def test_a_programmatic_edge_of_a_graph(checked: Callable[..., Outcome]) -> None
     assert outcome.code == 3 and "before griddepcontrol.wait" in outcome.out, outcome.out
 
 
+LEGACY = """
+__global__ void fill(int* x) { *x = 7; }
+int main() {
+  int *there, *here;
+  cudaStream_t stream;
+  cudaEvent_t event;
+  cudaStreamCreate(&stream);
+  cudaEventCreate(&event);
+  cudaMalloc(&there, sizeof(int));
+  cudaMallocHost(&here, sizeof(int));
+  *here = 0;
+  fill<<<1, 1, 0, stream>>>(there);
+  fill<<<1, 1>>>(there);
+  cudaMemcpyAsync(here, there, sizeof(int), cudaMemcpyDeviceToHost);
+  WAIT;
+  return *here != 7;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("wait", "said"),
+    [
+        ("cudaStreamSynchronize(stream)", "that the host reads: nothing has made the host wait"),
+        ("cudaEventRecord(event, stream), cudaEventSynchronize(event)", ""),
+    ],
+)
+def test_what_a_blocking_stream_waits_for(
+    bench: Bench, tmp_path: Path, wait: str, said: str
+) -> None:
+    """As on an H200: what came to the legacy stream later is none of its work."""
+    (tmp_path / "own.cu").write_text(LEGACY.replace("WAIT", wait))
+    outcome = bench("check", "own.cu", "--schedules", 2, cwd=tmp_path)
+    assert outcome.code == (3 if said else 0) and said in outcome.out, outcome.out
+
+
 #: Edits of streams that wait for words, and what is said of them then.
 WORDS = {
     "begun is not ended": (

@@ -290,6 +290,17 @@ Task last_of(cudaStream_t stream) {
   return found != lines.end() ? found->second.last : 0;
 }
 
+// CUDA runtime API, cudaStreamSynchronize: it waits for the operations of the stream. What the
+// legacy stream was given after the last of them is none: a blocking stream's synchronization
+// returned at once, an event recorded in that stream did not (one H200, CUDA 13.0).
+Task end_of(cudaStream_t stream) {
+  KB_ONE_CALL;
+  stream = named(stream);
+  const Line& line = line_of(stream);
+  const bool ends = stream != default_stream(line.gpu) && line.waits.empty();
+  return ends ? line.last : mark(stream);
+}
+
 namespace {
 
 cudaError_t finish(Task task, bool known) {

@@ -254,6 +254,8 @@ struct PerThread {
 };
 // The last task of a stream; 0 if it has had none.
 Task last_of(cudaStream_t stream);
+// What the host waits for that waits for a stream.
+Task end_of(cudaStream_t stream);
 cudaError_t finish_all();
 // What is pending of one GPU, and what that waits for.
 cudaError_t finish_gpu(int gpu);

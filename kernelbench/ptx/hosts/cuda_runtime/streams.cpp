@@ -105,7 +105,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   let_others_go_on();
   KB_CALL;
   if (captures(stream)) return remembered(cudaErrorStreamCaptureUnsupported);
-  return finish(mark(stream));
+  return finish(end_of(stream));
 }
 // Who asks once is told that it is not ready; who asks again and again waits.
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
