@@ -49,6 +49,8 @@ class Arch:
         emulated: Whether the emulator stands for it.
         soft_on: The arch on whose GPUs steps for this one run with its tensor cores in software;
             empty for none.
+        gpcs: SMs of each GPC that clusters of more than two CTAs run on, from a probe of one chip
+            (docs/ptx-rules.md, residency); empty if there was none.
     """
 
     number: int
@@ -59,6 +61,7 @@ class Arch:
     specific: bool = False
     emulated: bool = True
     soft_on: str = ""
+    gpcs: tuple[int, ...] = ()
 
     @property
     def capability(self) -> tuple[int, int]:
@@ -69,6 +72,16 @@ class Arch:
     def name(self) -> str:
         """``sm_90a`` where the ptx layer needs the arch-specific features, else ``sm_80``."""
         return f"sm_{self.number}{'a' if self.specific else ''}"
+
+    def clusters(self, size: int, per_sm: int, sms: int) -> int:
+        """How many clusters of so many CTAs the GPU, or one with fewer SMs, holds at once.
+
+        Args:
+            per_sm: CTAs that an SM holds.
+        """
+        if size <= 2 or sms != self.sms or not self.gpcs:
+            return per_sm * sms // size
+        return sum(gpc * per_sm // size for gpc in self.gpcs if size <= 8 or gpc > 8)
 
     @property
     def cta_shared_bytes(self) -> int:
@@ -85,7 +98,8 @@ ARCHES = {
         Arch(89, "L40S", 142, "an Ada GPU (L4, L40S, RTX 40)",
              SmLimits(65536, 1536, 24, 100 << 10, 1 << 10, 0, 0)),
         Arch(90, "H200", 132, "a Hopper GPU (H100, H200, H800)",
-             SmLimits(65536, 2048, 32, 228 << 10, 1 << 10, 0, 64), specific=True),
+             SmLimits(65536, 2048, 32, 228 << 10, 1 << 10, 0, 64), specific=True,
+             gpcs=(18, 18, 16, 16, 16, 16, 16, 8)),
         Arch(100, "B200", 148, "a Blackwell GPU (B200)",
              SmLimits(65536, 2048, 32, 228 << 10, 1 << 10, 512, 64), specific=True,
              soft_on="sm_90a"),

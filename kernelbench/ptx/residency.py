@@ -72,7 +72,7 @@ def residency(
     registers = registers_of(text, target).get(kernel, 0) if text else 0
     fits = occupancy(CtaNeeds(registers, threads, shared_bytes), arch.sm)
     count = sms or arch.sms
-    ctas = fits.ctas * count // cluster * cluster
+    ctas = arch.clusters(cluster, fits.ctas, count) * cluster
     return Residency(ctas, fits.ctas, fits.limits, count, arch.chip)
 
 
