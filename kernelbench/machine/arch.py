@@ -74,10 +74,12 @@ class Arch:
         return f"sm_{self.number}{'a' if self.specific else ''}"
 
     def clusters(self, size: int, per_sm: int, sms: int) -> int:
-        """How many clusters of so many CTAs the GPU, or one with fewer SMs, holds at once.
+        """How many clusters the GPU holds at once.
 
         Args:
+            size: CTAs of a cluster.
             per_sm: CTAs that an SM holds.
+            sms: Of the GPU, if it has fewer than the chip.
         """
         if size <= 2 or sms != self.sms or not self.gpcs:
             return per_sm * sms // size
