@@ -20,6 +20,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_click",
     "command_examples",
+    "house_table",
     "package_picture",
     "public_api",
     "terminal_gallery",

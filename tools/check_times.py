@@ -7,47 +7,31 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from planted_check import Cores, read_lines, record_all
+from planted_check import Cores, check, read_lines, record_all
 
 from kernelbench.project.context import Context
 
 
 def check_step(name: str, cores: Cores) -> dict[str, Any]:
     """A line of the record."""
+    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="check_times_") as folder:
-        report = Path(folder) / "report.json"
-        command = [sys.executable, "-m", "kernelbench", "check", name, "--no-save"]
-        load = os.getloadavg()[0]
-        with cores.taken() as own:
-            begin = time.monotonic()
-            process = subprocess.Popen(
-                [*command, "--json", str(report)],
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                preexec_fn=lambda: os.sched_setaffinity(0, own),
-            )
-            _, status, used = os.wait4(process.pid, 0)
-            seconds = time.monotonic() - begin
-            process.returncode = os.waitstatus_to_exitcode(status)
-        steps = json.loads(report.read_text())["steps"] if report.exists() else []
+        checked = check(Path(folder), name, ["--no-save"], cores, here=True)
+    steps = checked.report.get("steps", [])
     rows = [row for step in steps for row in step["rows"]]
     return {
         "step": name,
-        "exit": process.returncode,
-        "cores": len(own),
-        "seconds": round(seconds, 1),
-        "cpu": round(used.ru_utime + used.ru_stime, 1),
+        "exit": checked.exit,
+        "cores": cores.each,
+        "seconds": checked.seconds,
+        "cpu": checked.cpu,
         "load": [round(load, 1), round(os.getloadavg()[0], 1)],
         "shapes": sum(row["status"] == "clean" for row in rows),
         "schedules": sum(row["schedules"] for row in rows),

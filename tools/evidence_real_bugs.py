@@ -10,10 +10,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import functools
-import json
-import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -22,11 +19,14 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 USERS = ROOT / "tests" / "ptx_users"
 PAGE = ROOT / "docs" / "evidence-real-bugs.md"
-BEGIN, END = "<!-- real-bugs:begin -->", "<!-- real-bugs:end -->"
+MARKERS = ("<!-- real-bugs:begin -->", "<!-- real-bugs:end -->")
 ASKED = ("--arch", "90", "--seed", "1", "--schedules", "4", "--no-save")
 sys.path.insert(0, str(USERS))
 
+from planted_check import Cores, check  # noqa: E402
 from real_bugs import ELSEWHERE, REAL_BUGS, RealBug  # noqa: E402  beside the tests
+
+from kernelbench.report.readme_tables import replace_between  # noqa: E402
 
 
 def checked(
@@ -36,19 +36,14 @@ def checked(
     with tempfile.TemporaryDirectory(prefix="real_bugs_") as folder:
         for each in (USERS / "programs" / program, *(USERS / "programs").glob("*.h")):
             shutil.copy(each, folder)
-        file, report = Path(folder) / program, Path(folder) / "report.json"
+        file = Path(folder) / program
         text = file.read_text()
         for old, new in replaced:
             assert old in text, old
             text = text.replace(old, new, 1)
         file.write_text(text)
-        command = [sys.executable, "-m", "kernelbench", "check", str(file), *ASKED, *options]
-        subprocess.run(
-            [*command, "--json", str(report)], check=False, stdout=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=folder,
-        )  # fmt: skip
-        found: dict[str, Any] = json.loads(report.read_text())
-    return found
+        asked = [*ASKED, *options]
+        return check(Path(folder), str(file), asked, Cores(1, 0), here=True).report
 
 
 @functools.cache
@@ -97,8 +92,7 @@ def main() -> None:
     head = "| bug | what | program | found | right cause first | first finding | right one clean |"
     asked = f"(`kernelbench check PROGRAM {' '.join(ASKED[:-1])}`, {datetime.date.today()})"
     table = "\n".join([asked, "", head, "| --- " * 7 + "|", *rows])
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}")
+    PAGE.write_text(replace_between(PAGE.read_text(), MARKERS, table))
 
 
 if __name__ == "__main__":

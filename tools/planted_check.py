@@ -29,10 +29,11 @@ CLEAN, FOUND = 0, 3
 
 @dataclass(frozen=True)
 class Checked:
-    """What a check said: its exit code, seconds of wall clock, report, and last words."""
+    """What a check said: its exit code, seconds of wall clock and CPU, report, and last words."""
 
     exit: int
     seconds: float
+    cpu: float
     report: dict[str, Any]
     stderr: str
 
@@ -68,6 +69,7 @@ class Cores:
         cores = sorted(os.sched_getaffinity(0))
         if each and at_once * each > len(cores):
             sys.exit(f"-j {at_once} with {each} cores each: there are {len(cores)}; take fewer")
+        self.each = each or len(cores)
         self._free: queue.SimpleQueue[set[int]] = queue.SimpleQueue()
         for index in range(at_once):
             self._free.put(set(cores[index * each : (index + 1) * each] if each else cores))
@@ -82,19 +84,25 @@ class Cores:
             self._free.put(cores)
 
 
-def check(folder: Path, step: str, options: Sequence[str], cores: Cores) -> Checked:
-    """Check a step of the project in ``folder``."""
-    report = folder / "report.json"
+def check(
+    folder: Path, step: str, options: Sequence[str], cores: Cores, *, here: bool = False
+) -> Checked:
+    """Check a step of the project in ``folder``, or ``here``, of this checkout."""
+    report, errors = folder / "report.json", folder / "errors.txt"
     command = [sys.executable, "-m", "kernelbench", "check", step, *options, "--json", str(report)]
-    with cores.taken() as own:
+    with cores.taken() as own, errors.open("w") as said:
         begin = time.monotonic()
-        done = subprocess.run(
-            command, cwd=folder, env=environment(folder), capture_output=True, text=True,
+        process = subprocess.Popen(
+            command, cwd=ROOT if here else folder, env=environment(ROOT if here else folder),
+            stdout=subprocess.DEVNULL, stderr=said,
             preexec_fn=lambda: os.sched_setaffinity(0, own),
         )  # fmt: skip
+        _, status, used = os.wait4(process.pid, 0)
         seconds = time.monotonic() - begin
+        process.returncode = os.waitstatus_to_exitcode(status)
     read = json.loads(report.read_text()) if report.exists() else {}
-    return Checked(done.returncode, round(seconds, 1), read, done.stderr)
+    cpu = round(used.ru_utime + used.ru_stime, 1)
+    return Checked(process.returncode, round(seconds, 1), cpu, read, errors.read_text())
 
 
 def read_lines(file: Path) -> list[dict[str, Any]]:

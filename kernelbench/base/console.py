@@ -24,23 +24,8 @@ from rich.text import Text
 from kernelbench.base.observer import Observer
 from kernelbench.base.table import Row
 
-__all__ = [
-    "Console",
-    "FittedTable",
-    "Status",
-    "Table",
-    "Text",
-    "Watching",
-    "err",
-    "escape",
-    "fitted",
-    "out",
-    "renew",
-    "show",
-    "styled",
-    "terminal_of_width",
-    "warn",
-]
+# Of rich, for those that may not import it.
+__all__ = ["Table", "Text", "escape"]
 
 _PIPE_WIDTH = 160
 _WORTH_SAYING_S = 2.0  # how long something lasts before its seconds are shown

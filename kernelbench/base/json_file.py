@@ -66,7 +66,9 @@ def read_json(path: Path) -> Any:
         raise RecordError(f"{path} is not valid JSON: {error}") from error
 
 
-def read_document(path: Path, kind: type[T], wanted: str, called: str) -> T:
+def read_document(
+    path: Path, kind: type[T], wanted: str, called: str, hint: str | None = None
+) -> T:
     """A value of a dataclass from a JSON file that names its schema.
 
     Args:
@@ -74,6 +76,7 @@ def read_document(path: Path, kind: type[T], wanted: str, called: str) -> T:
         kind: The dataclass.
         wanted: The schema.
         called: What such a file is, for the error.
+        hint: What to do about it.
 
     Raises:
         RecordError: If the file is absent, of another schema, or lacks a field.
@@ -81,8 +84,9 @@ def read_document(path: Path, kind: type[T], wanted: str, called: str) -> T:
     value = read_json(path)
     found = value.get("schema") if isinstance(value, dict) else None
     if found != wanted:
-        raise RecordError(f"{path} is no {called}: its schema is {found!r}")
+        what = f"of this version (schema {found!r}, expected {wanted!r})"
+        raise RecordError(f"{path} is not a {called} {what}", hint)
     try:
         return schema.decode(kind, value)
     except schema.SchemaError as error:
-        raise RecordError(f"{path}: {error}") from error
+        raise RecordError(f"{path} is not a valid {called}: {error}", hint) from error

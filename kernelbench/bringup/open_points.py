@@ -2,12 +2,15 @@
 
 A probe is a few cases of a parity source (``parity``), run natively; what they must leave
 for the statement to hold is known beforehand, or is what the emulator leaves, which is built on it.
+``open_points.toml`` has the statements.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -61,7 +64,7 @@ class Point:
 
     name: str
     statement: str
-    backends: tuple[str, ...] = ("sm100a",)
+    backends: tuple[str, ...]
     stem: str = ""
     trials: Callable[[np.random.Generator], dict[str, PointTrial]] | None = None
     any_nan: bool = False
@@ -230,170 +233,34 @@ def _empty(rng: np.random.Generator) -> dict[str, PointTrial]:
     return {"commit": PointTrial(ParityCase("empty_commit", bytes(4), 4), np.ones(1, np.uint32))}
 
 
-_HOPPER = ("sm90a",)
-_BOTH = ("sm90a", "sm100a")
-
+#: The cases of each probe, by the point's name.
+_TRIALS: Mapping[str, Callable[[np.random.Generator], dict[str, PointTrial]]] = {
+    "elected-lane": _elected,
+    "cluster-address": _addresses,
+    "box-outside": _outside,
+    "swizzle-address": _shifted,
+    "fence-by-one": _fenced,
+    "reads-before-async": _unseen("refilled", _ROUNDS * _READERS, _CTAS * _READERS),
+    "copies-at-cta-scope": _unseen("multicast", _ROUNDS * _READERS, 2 * _READERS),
+    "dependent-stores": _unseen("stored_by_last", 1, _CTAS * _ROUNDS),
+    "plain-meeting-loads": _unseen("loaded_plainly", 1, _CTAS * _ROUNDS),
+    "triggers-hand-on": _handed_on,
+    "groups-cover-loads": _changed_maps,
+    "groups-of-warpgroups": _unseen("waited_by_one", _ROUNDS, 128),
+    "stride-unit": _strides,
+    "fp8-sums": _fp8_sums,
+    "rounding": _rounded,
+    "nan-bits": _nans,
+    "scale-columns": _columns,
+    "scale-copies": _bad_copies,
+    "scale-reuse": _reused,
+    "scale-sign": _signs,
+    "d-column": _placed,
+    "empty-commit": _empty,
+}
+_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 #: In the order of the report.
-POINTS = (
-    Point(
-        "elected-lane",
-        "elect.sync chooses the lowest lane of its mask",
-        _BOTH, "points_hopper", _elected,
-    ),
-    Point(
-        "cluster-address",
-        "a shared::cluster address is the rank of the CTA << 24 | the offset in its shared memory",
-        _BOTH, "points_hopper", _addresses,
-    ),
-    Point(
-        "box-outside",
-        "a box that is partly or wholly outside its tensor completes all of its bytes on the "
-        "mbarrier, and what is outside is zero",
-        _BOTH, "parity_tma", _outside,
-    ),
-    Point(
-        "swizzle-address",
-        "the 128-byte swizzle takes its row from the address in shared memory, not from the start "
-        "of the box",
-        _BOTH, "points_hopper", _shifted,
-    ),
-    Point(
-        "fence-by-one",
-        "a fence.proxy.async by the storing thread alone, after a barrier, orders what all threads "
-        "have written (256 tiles of 256 threads)",
-        _BOTH, "points_hopper", _fenced,
-    ),
-    Point(
-        "reads-before-async",
-        "a copy that waits for an arrival does not overwrite what was loaded before it, though no "
-        "proxy fence is between (8 CTAs, 64 rounds)",
-        _BOTH, "points_order", _unseen("refilled", _ROUNDS * _READERS, _CTAS * _READERS),
-        planted=True,
-    ),
-    Point(
-        "copies-at-cta-scope",
-        "a wait at scope cta sees what a multicast of the cluster's other CTA has brought",
-        _BOTH, "points_order", _unseen("multicast", _ROUNDS * _READERS, 2 * _READERS),
-        planted=True,
-    ),
-    Point(
-        "dependent-stores",
-        "a store that depends on what an atomic returned is not seen by loads before the atomics "
-        "that it has counted",
-        _BOTH, "points_order", _unseen("stored_by_last", 1, _CTAS * _ROUNDS),
-        planted=True,
-    ),
-    Point(
-        "plain-meeting-loads",
-        "a plain load of a word that atomics change gives a value that it has had",
-        _BOTH, "points_order", _unseen("loaded_plainly", 1, _CTAS * _ROUNDS),
-        planted=True,
-    ),
-    Point(
-        "triggers-hand-on",
-        "a grid sees, before it waits, what its predecessor has waited for before its trigger",
-        _BOTH, "points_order", _handed_on,
-        planted=True,
-    ),
-    Point(
-        "groups-cover-loads",
-        "cp.async.bulk.wait_group.read covers the reads of a tensor map by loads that complete on "
-        "an mbarrier",
-        _BOTH, "points_order", _changed_maps,
-        planted=True,
-    ),
-    Point(
-        "groups-of-warpgroups",
-        "what one warp has waited for is over for its whole warpgroup, whose other warps come late",
-        _HOPPER, "points_wgmma", _unseen("waited_by_one", _ROUNDS, 128),
-        planted=True,
-    ),
-    Point(
-        "stride-unit",
-        "tensormap.replace takes global_stride in bytes",
-        _BOTH, "parity_tma", _strides,
-    ),
-    Point(
-        "fp8-sums",
-        "an FP8 wgmma keeps 13 bits of mantissa in its sums and truncates, as the emulator does",
-        _HOPPER, "parity_wgmma", _fp8_sums,
-    ),
-    Point(
-        "rounding",
-        "a block-scaled product of K = 64 is one sum of four blocks and the old value, aligned and "
-        "truncated once, as the emulator does with --mma-rounding hardware",
-        stem="parity_tensor", trials=_rounded,
-    ),
-    Point(
-        "nan-bits",
-        "every NaN of a product is 0x7fffffff, and NaNs are where the emulator has them",
-        stem="parity_tensor", trials=_nans,
-    ),
-    Point(
-        "scale-columns",
-        "the scales of B may start 1, 2 or 3 columns later, by 32 rows each",
-        stem="parity_tensor", trials=_columns,
-    ),
-    Point(
-        "scale-copies",
-        "rows 32w to 32w + 31 of D take A's scales from the copy in lanes 32w to 32w + 31 alone "
-        "(the emulator reads the first copy; the steps write all four alike)",
-        stem="points_tensor", trials=_bad_copies, any_nan=True,
-    ),
-    Point(
-        "scale-reuse",
-        "a tcgen05.cp after a product overwrites that product's scales only when it has read them, "
-        "with no wait between",
-        stem="points_tensor", trials=_reused,
-    ),
-    Point(
-        "scale-sign",
-        "bit 7 of a ue4m3 scale is ignored",
-        stem="parity_tensor", trials=_signs,
-    ),
-    Point(
-        "d-column",
-        "D may start at any column of tensor memory",
-        stem="points_tensor", trials=_placed,
-    ),
-    Point(
-        "empty-commit",
-        "a commit with no operation before it arrives",
-        stem="points_tensor", trials=_empty,
-    ),
-    Point(
-        "reserved-bits",
-        "reserved bits of descriptors are ignored",
-        why_not="a kernel that sets them is not valid; every step leaves them 0",
-    ),
-    Point(
-        "alloc-order",
-        "CTAs of an SM that wait in tcgen05.alloc are served in order",
-        why_not="no step rests on an order",
-    ),
-    Point(
-        "fence-code",
-        "tcgen05.fence is no instruction of the hardware",
-        why_not="that is in the machine code, not in what a kernel can see; no step rests on it",
-    ),
-    Point(
-        "pair-of-64",
-        "with cta_group::2 and M = 128 the scales of B lie in halves of 64 lanes",
-        why_not="the ptx layer has no M = 128 for a pair",
-    ),
-    Point(
-        "response-bits",
-        "the bits of a Cluster Launch Control response",
-        why_not="they are opaque; every step asks the query instructions",
-    ),
-    Point(
-        "nibble-map",
-        "a Hopper GPU refuses a tensor map of 4-bit elements",
-        why_not="the ptx layer has no such element type",
-    ),
-    Point(
-        "store-corner",
-        "a tensor store may start at a negative corner",
-        why_not="the PTX ISA forbids it, and no step does it",
-    ),
-)  # fmt: skip
+POINTS = tuple(
+    Point(name=name, trials=_TRIALS.get(name), **fields | {"backends": tuple(fields["backends"])})
+    for name, fields in _TABLE.items()
+)

@@ -44,21 +44,11 @@ from kernelbench.machine.toolchain import (
 )
 from kernelbench.project.overlay import with_real_files
 
+# What others import of those below by way of this module.
 __all__ = [
-    "CACHE_VARIABLE",
-    "CompileFailure",
-    "Compiler",
-    "Recipe",
-    "artefact_sha",
-    "build",
-    "build_log",
-    "cache_dir",
-    "compile_shared",
-    "cuda_arch_flags",
-    "host_compiler",
-    "host_compilers",
-    "nvcc",
-]
+    "CACHE_VARIABLE", "Compiler", "Recipe", "cache_dir", "cuda_arch_flags", "host_compiler",
+    "host_compilers", "nvcc",
+]  # fmt: skip
 
 LIBRARY_FILE, META_FILE, _LOG, _DEPENDENCIES = "lib.so", "meta.json", "log", "dependencies.json"
 _BUILD_TIMEOUT_S = 900.0

@@ -15,7 +15,8 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from types import SimpleNamespace
+from typing import Any, Literal, cast
 
 from kernelbench.base.child_process import run_in_child
 from kernelbench.base.errors import EnvironmentProblem, UsageError
@@ -31,6 +32,7 @@ from kernelbench.project.model import Lineage, Step
 from kernelbench.project.problem import Problem
 from kernelbench.project.problem_loading import load_problem
 from kernelbench.ptx.hosts.cuda_on_cpu import cuda_on_cpu
+from kernelbench.ptx.hosts.triton_driver import EmulatedDriver, KernelRunner
 from kernelbench.runs.plan import with_problem
 
 #: For drawing the inputs and compiling, on a CPU too.
@@ -210,29 +212,6 @@ class TritonOutcome:
     triton: str = ""
 
 
-class _Compiling:
-    """Stands for Triton's driver where there is no GPU: it names one, and launches nothing."""
-
-    def __init__(self, capability: tuple[int, int]) -> None:
-        from triton.backends.compiler import GPUTarget
-
-        self._target = GPUTarget("cuda", 10 * capability[0] + capability[1], 32)
-
-    def get_current_target(self) -> Any:
-        return self._target
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def get_current_stream(self, device: int = 0) -> int:
-        return 0
-
-    def get_active_torch_device(self) -> Any:
-        import torch
-
-        return torch.device("cpu")
-
-
 @contextlib.contextmanager
 def _gpu_at_hand(job: TritonJob) -> Iterator[None]:
     """On a GPU nothing; else what a step asks for on one is on the CPU, and torch has a GPU."""
@@ -289,7 +268,9 @@ def compile_launches(job: TritonJob, lineage: Lineage, folder: str) -> TritonOut
     compiling = job.device == "cpu"
     problem = load_problem(lineage)
     if compiling:
-        driver.set_active(_Compiling(job.capability))
+        # It names the GPU to compile for. Nothing is launched, so that nothing runs its kernels.
+        names_gpu = SimpleNamespace(arch=10 * job.capability[0] + job.capability[1])
+        driver.set_active(EmulatedDriver(cast(KernelRunner, names_gpu)))
     found = _launches(compiling)
     try:
         inputs = problem.make_inputs(job.shape, job.input_class, job.seed, job.device)

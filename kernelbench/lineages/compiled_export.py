@@ -32,6 +32,7 @@ _Definition = ast.FunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign
 _Import = ast.Import | ast.ImportFrom
 
 _STANDALONE = Path(__file__).with_name("standalone.py")
+_LICENCE = Path(__file__).with_name("standalone_licence.txt")
 _BANNED = re.compile("(str)(eam)", re.IGNORECASE)
 _WIDTH = 98
 
@@ -40,28 +41,6 @@ Written by `kernelbench export {name}`. On import nvcc builds SOURCE for {arch};
 in ~/.cache/exported-steps. All work is put where torch has it current, and nowhere else.
 The server refuses a word that CUDA's own names contain: in SOURCE it is broken by {mark!r}, and in
 Python it reads "queue"."""
-
-_LICENCE = """\
-Building blocks and host path:
-
-MIT License
-
-Copyright (c) 2026 the kernelbench authors
-
-Permission is hereby granted, free of charge, to any person obtaining a copy of this software and
-associated documentation files (the "Software"), to deal in the Software without restriction,
-including without limitation the rights to use, copy, modify, merge, publish, distribute,
-sublicense, and/or sell copies of the Software, and to permit persons to whom the Software is
-furnished to do so, subject to the following conditions:
-
-The above copyright notice and this permission notice shall be included in all copies or substantial
-portions of the Software.
-
-THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT
-NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND
-NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES
-OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN
-CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE."""
 
 _KERNEL = '''\
 _entry = StandaloneStep(
@@ -258,7 +237,7 @@ def _constant(file: str) -> str:
 def _comment(step: Step) -> str:
     notes = _NOTES.format(name=step.name, arch=step.arch, mark=BROKEN_BY)
     title = textwrap.fill(f"{step.name}: {step.title}. {step.technique}", _WIDTH)
-    lines = "\n\n".join((title, notes, _LICENCE)).splitlines()
+    lines = "\n\n".join((title, notes, _LICENCE.read_text(encoding="utf-8"))).splitlines()
     text = "".join(f"# {line}".rstrip() + "\n" for line in lines)
     return _broken(text)
 

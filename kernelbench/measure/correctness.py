@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -39,6 +39,7 @@ from kernelbench.measure.stream_ordering_check import CallTrial, Elsewhere, Stre
 from kernelbench.project.arena import bits
 from kernelbench.project.error_attribution import GuardedProblem, is_lost_device
 from kernelbench.project.problem import (
+    Case,
     Inputs,
     Kernel,
     OutputVerdict,
@@ -106,59 +107,47 @@ class Checker:
         self._notes = []
         self._returned, self._like = ReturnedMemory(), []
         try:
-            return self._check(input_class)
+            return self._check(Case(self.problem, self.shape, input_class))
         except _Failed as failed:
             return failed.result
         except KernelbenchError as error:
             return CheckResult(status_of(error), reason=str(error))
 
-    def _check(self, input_class: str) -> CheckResult:
+    def _check(self, case: Case) -> CheckResult:
+        input_class = case.input_class
         # An even and an odd seed: some classes draw two kinds of operands by the seed's parity.
         seed_a = derive(self.seed, "inputs", input_class, "a") & ~1
         seed_b = derive(self.seed, "inputs", input_class, "b") | 1
         limit_s = getattr(self.problem, "hook_limit_s", _HOOK_LIMIT_S)
         self.announce(f"{input_class}: inputs", limit_s, "problem")
-        first = self._draw(input_class, seed_a)
+        first = case.draw(seed_a, self.device)
         out_first, poison_first = self._call(first, input_class, "first call", 1)
 
         self.announce(f"{input_class}: reference", limit_s, "reference")
-        second = self._draw(input_class, seed_a)
+        second = case.draw(seed_a, self.device)
         self._require_unchanged(first, second, "first call")
-        reference = self._reference(second, input_class, seed_a)
-        verdict = self._compare(out_first, reference, input_class, first, poison_first)
+        reference = shared_reference(self.references, case, second, seed_a)
+        verdict = self._compare(out_first, reference, case, first, poison_first)
         out_second, _ = self._call(second, input_class, "second call", 2)
-        self._require_repeatable(out_first, out_second, reference, input_class)
+        self._require_repeatable(out_first, out_second, reference, case)
 
         self.announce(f"{input_class}: second inputs", limit_s, "reference")
-        fresh = self._draw(input_class, seed_b)
+        fresh = case.draw(seed_b, self.device)
         same_form = interchangeable(first, fresh)
         if same_form or not getattr(self.problem, "forms_vary", False):
             refill(first, fresh)
         else:
             self._notes.append("seeds give data of different forms: a cache by address not tried")
-            first, fresh = fresh, self._draw(input_class, seed_b)
+            first, fresh = fresh, case.draw(seed_b, self.device)
         out_third, poison_third = self._call(first, input_class, "call on new values", 3)
         self._require_unchanged(first, fresh, "call on new values")
-        reference = self._reference(fresh, input_class, seed_b)
+        reference = shared_reference(self.references, case, fresh, seed_b)
         verdict = self._merge(
-            verdict, self._compare(out_third, reference, input_class, first, poison_third)
+            verdict, self._compare(out_third, reference, case, first, poison_third)
         )
         if self.device.startswith("cuda") and same_form:
-            self._check_ordering(input_class, first, second, reference)
+            self._check_ordering(case, first, second, reference)
         return _judged("pass", verdict, "", tuple(self._notes))
-
-    def _draw(self, input_class: str, seed: int) -> Inputs:
-        return self.problem.make_inputs(self.shape, input_class, seed, self.device)
-
-    def _reference(self, inputs: Inputs, input_class: str, seed: int) -> Any:
-        return shared_reference(
-            self.references,
-            self.problem,
-            self.shape,
-            input_class,
-            seed,
-            lambda: self.problem.reference(inputs, self.shape, input_class),
-        )
 
     def _call(
         self, inputs: Inputs, input_class: str, what: str, number: int
@@ -232,26 +221,22 @@ class Checker:
         self,
         outputs: list[torch.Tensor],
         reference: Any,
-        input_class: str,
+        case: Case,
         inputs: Inputs,
         poison: torch.Tensor,
     ) -> OutputVerdict:
-        verdict = self.problem.compare(outputs, reference, self.shape, input_class)
+        verdict = case.compare(outputs, reference)
         if verdict.ok:
             return verdict
         raise _Failed(_judged("wrong", verdict, why_wrong(verdict, inputs, poison)))
 
     def _require_repeatable(
-        self,
-        first: list[torch.Tensor],
-        second: list[torch.Tensor],
-        reference: Any,
-        input_class: str,
+        self, first: list[torch.Tensor], second: list[torch.Tensor], reference: Any, case: Case
     ) -> None:
         differing = _differing_elements(first, second)
         if differing == 0:
             return
-        again = self.problem.compare(second, reference, self.shape, input_class)
+        again = case.compare(second, reference)
         if not again.ok:
             reason = (
                 f"second call on the same values differs in {differing} elements: {again.reason}"
@@ -269,16 +254,16 @@ class Checker:
             True, exact, max(worst, default=None), rel_rms_err=max(relative, default=None)
         )
 
-    def _check_ordering(
-        self, input_class: str, current: Inputs, stale: Inputs, reference: Any
-    ) -> None:
+    def _check_ordering(self, case: Case, current: Inputs, stale: Inputs, reference: Any) -> None:
         """On a GPU: the step must wait for, and be waited for by, the current stream.
 
         ``current`` holds the values of ``reference``, ``stale`` older ones. Judged on the default
         stream for every file; on a stream of its own as ``own_stream`` says.
         """
         device = torch.device(self.device)
-        poison = current.arena.draw_poison(derive(self.seed, "poison", input_class, "ordering"))
+        poison = current.arena.draw_poison(
+            derive(self.seed, "poison", case.input_class, "ordering")
+        )
         there = self.elsewhere
         make = there.stream_ordering_check if there else partial(StreamOrderingCheck, self.kernel)
         trial = make(device, current, stale, poison)
@@ -286,7 +271,7 @@ class Checker:
             ("the current stream", torch.cuda.default_stream(device), True),
             ("a current stream of its own", torch.cuda.Stream(device), self.own_stream),
         ):
-            fault = self._ordering_fault(trial, stream, input_class, current, reference)
+            fault = self._ordering_fault(trial, stream, case, current, reference)
             if fault and required:
                 raise _wrong(f"not ordered with {where}: {fault}")
             if fault:
@@ -296,18 +281,18 @@ class Checker:
         self,
         trial: CallTrial,
         stream: torch.cuda.Stream,
-        input_class: str,
+        case: Case,
         current: Inputs,
         reference: Any,
     ) -> str:
         what = "call on late inputs"
-        with self._guarded(input_class, what):
+        with self._guarded(case.input_class, what):
             result = trial.on_late_inputs(stream)
         outputs = self._outputs(result, current, what)
-        verdict = self.problem.compare(outputs, reference, self.shape, input_class)
+        verdict = case.compare(outputs, reference)
         if not verdict.ok:
             return f"it read its inputs before they were written ({verdict.reason})"
-        with self._guarded(input_class, "call on a busy device"):
+        with self._guarded(case.input_class, "call on a busy device"):
             like = [] if current.outputs else outputs
             result, snapshot, copies = trial.on_busy_device(
                 stream, like, lambda found: self._tensors(found, current, what)
@@ -372,14 +357,7 @@ def _synchronize(device: str) -> None:
         torch.cuda.synchronize(torch.device(device))
 
 
-def shared_reference(
-    folder: str,
-    problem: Problem,
-    shape: Any,
-    input_class: str,
-    seed: int,
-    compute: Callable[[], Any],
-) -> Any:
+def shared_reference(folder: str, case: Case, inputs: Inputs, seed: int) -> Any:
     """The reference of inputs drawn from ``seed``, from the folder, or computed and left there.
 
     The float64 product of a large shape takes as long as many calls of a step, and the steps of one
@@ -388,23 +366,23 @@ def shared_reference(
 
     Args:
         folder: Of :func:`kernelbench.runs.api.shared_folder`; empty to compute it in any case.
-        problem: As the step is judged by it.
-        shape: Of the inputs.
-        input_class: Theirs.
+            One that cannot hold it costs time and nothing else.
+        case: What the inputs are of, with the problem as the step is judged by it.
+        inputs: Drawn from ``seed``.
         seed: Theirs.
-        compute: Gives the reference. A folder that cannot hold it costs time and nothing else.
     """
+    problem = case.problem
     if not folder or not getattr(problem, "shares_references", True):
-        return compute()
+        return case.reference(inputs)
     import torch
 
     settings = problem.settings() if isinstance(problem, GuardedProblem) else vars(problem)
-    what = repr((problem.name, settings, shape, input_class, seed))
+    what = repr((problem.name, settings, case.shape, case.input_class, seed))
     path = Path(folder) / f"{hashlib.sha256(what.encode()).hexdigest()}.pt"
     if path.exists():
         # Our own file in a folder that only we can write; its classes are the problem's.
         return torch.load(path, weights_only=False, mmap=True)
-    value = compute()
+    value = case.reference(inputs)
     unfinished = path.with_suffix(f".{os.getpid()}")
     try:
         torch.save(value, unfinished)

@@ -251,20 +251,8 @@ def load_measured(device: str, results: Path) -> Ceilings | None:
     path = ceilings_path(device, results)
     if not path.is_file():
         return None
-    value = json_file.read_json(path)
-    found = value.get("schema") if isinstance(value, dict) else None
-    if found != CEILINGS_SCHEMA:
-        raise RecordError(
-            f"{path} holds no ceilings of this version (schema {found!r})",
-            "make it anew with `kernelbench roofline --measure`",
-        )
-    try:
-        ceilings = schema.decode(Ceilings, value)
-    except schema.SchemaError as error:
-        raise RecordError(
-            f"{path} holds no valid ceilings: {error}",
-            "make it anew with `kernelbench roofline --measure`",
-        ) from error
+    hint = "make it anew with `kernelbench roofline --measure`"
+    ceilings = json_file.read_document(path, Ceilings, CEILINGS_SCHEMA, "file of ceilings", hint)
     if ceilings.device != device:
         raise RecordError(f"{path} holds the ceilings of {ceilings.device}, not of {device}")
     return ceilings

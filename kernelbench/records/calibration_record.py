@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from kernelbench.base import json_file, schema
-from kernelbench.base.errors import RecordError
+from kernelbench.base import json_file
 from kernelbench.records import run_record
 
 CALIBRATION_SCHEMA = "kernelbench.calibration/1"
@@ -238,18 +237,8 @@ def read_calibration(path: Path) -> CalibrationRecord:
     Raises:
         RecordError: If the file is absent, broken or of another schema version.
     """
-    value = json_file.read_json(path)
-    found = value.get("schema") if isinstance(value, dict) else None
-    if found != CALIBRATION_SCHEMA:
-        raise RecordError(
-            f"{path} is not a calibration of this version ({found!r}, expected "
-            f"{CALIBRATION_SCHEMA!r})",
-            "run `kernelbench calibrate` again",
-        )
-    try:
-        return schema.decode(CalibrationRecord, value)
-    except schema.SchemaError as error:
-        raise RecordError(f"{path} is not a valid calibration: {error}") from error
+    hint = "run `kernelbench calibrate` again"
+    return json_file.read_document(path, CalibrationRecord, CALIBRATION_SCHEMA, "calibration", hint)
 
 
 SpreadKind = Literal["comparison", "level"]

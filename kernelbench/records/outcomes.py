@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kernelbench.base import json_file, schema
-from kernelbench.base.errors import RecordError
 from kernelbench.base.files import write_text
 from kernelbench.records.run_record import UNJUDGED, ResultStatus, RunRecord
 from kernelbench.records.tables import natural
@@ -89,12 +88,8 @@ def read_outcomes(results: Path) -> Outcomes:
     path = path_of_outcomes(results)
     if not path.is_file():
         return {}
-    try:
-        found = schema.decode(OutcomesFile, json_file.read_json(path))
-    except schema.SchemaError as error:
-        raise RecordError(
-            f"{path} holds no outcomes of this version: {error}", "restore it from version control"
-        ) from error
+    hint = "restore it from version control"
+    found = json_file.read_document(path, OutcomesFile, OUTCOMES_SCHEMA, "file of outcomes", hint)
     outcomes: Outcomes = {}
     for block in found.blocks:
         for step in block.steps:

@@ -388,7 +388,7 @@ def test_a_finding_has_a_schedule_that_replays(project: Path, tmp_path: Path) ->
     assert changed.code == 2
     assert "it has changed since, and its schedules with it" in changed.err
     path.write_text("{}")
-    with pytest.raises(RecordError, match="is no schedule of check --minimize"):
+    with pytest.raises(RecordError, match="is not a schedule of check --minimize"):
         replay.read_schedule(path)
     assert run_cli(["replay", str(path)]) == 5
 

@@ -14,9 +14,11 @@ MUTATIONS = read_json(ptx_mutations.RECORD)
 
 
 def test_the_tables_are_the_records():
-    table = ptx_equality.BEGIN + ptx_equality.render(EQUALITY) + ptx_equality.END
+    table = "\n".join(
+        [ptx_equality.MARKERS[0], ptx_equality.render(EQUALITY), ptx_equality.MARKERS[1]]
+    )
     assert table in ptx_equality.PAGE.read_text()
-    table = gpu_verdicts.BEGIN + gpu_verdicts.render(GPU) + gpu_verdicts.END
+    table = "\n".join([gpu_verdicts.MARKERS[0], gpu_verdicts.render(GPU), gpu_verdicts.MARKERS[1]])
     assert table in gpu_verdicts.PAGE.read_text()
     assert ptx_mutations.TABLE.read_text() == ptx_mutations.render(MUTATIONS)
 

@@ -37,44 +37,23 @@ _GROUP_GEMM: dict[str, dict[str, Any]] = {
 #: Shape, class of inputs, seed.
 _Tried = tuple[tuple[str, str, int], ...]
 _GROUP_GEMM_TRIED: _Tried = (
-    ("u1", "gpu-mode", 2),
-    ("ring", "structured", 2),
-    ("ragged", "gpu-mode", 1),
-    ("u1", "structured", 1),
-    ("t3", "structured", 2),
-    ("u2", "gpu-mode", 1),
-    ("ring", "gpu-mode", 1),
-    ("ragged", "structured", 2),
-    ("u3", "gpu-mode", 1),
-    ("t3", "gpu-mode", 1),
-    ("ones", "gpu-mode", 1),
-    ("n", "gpu-mode", 1),
-    ("k", "gpu-mode", 1),
+    ("u1", "gpu-mode", 2), ("ring", "structured", 2), ("ragged", "gpu-mode", 1),
+    ("u1", "structured", 1), ("t3", "structured", 2), ("u2", "gpu-mode", 1),
+    ("ring", "gpu-mode", 1), ("ragged", "structured", 2), ("u3", "gpu-mode", 1),
+    ("t3", "gpu-mode", 1), ("ones", "gpu-mode", 1), ("n", "gpu-mode", 1), ("k", "gpu-mode", 1),
     ("many", "gpu-mode", 1),
-)
+)  # fmt: skip
 #: More routes than 512 threads have on their way at a time; the others are the project's.
 _FUSED_MOE: dict[str, dict[str, Any]] = {
     "routes": {"m": 200, "n": 128, "k": 128, "e": 64, "topk": 8}
 }
 _FUSED_MOE_TRIED: _Tried = (
-    ("s0", "random", 1),
-    ("s2", "structured", 1),
-    ("s5", "random", 1),
-    ("s8", "skewed", 1),
-    ("s6", "structured", 1),
-    ("s3", "random", 1),
-    ("s4", "structured", 1),
-    ("s11", "random", 1),
-    ("s1", "structured", 1),
-    ("s7", "random", 1),
-    ("s2", "skewed", 2),
-    ("s9", "random", 1),
-    ("s10", "random", 1),
-    ("s3", "structured", 2),
-    ("s12", "random", 1),
-    ("s13", "structured", 1),
+    ("s0", "random", 1), ("s2", "structured", 1), ("s5", "random", 1), ("s8", "skewed", 1),
+    ("s6", "structured", 1), ("s3", "random", 1), ("s4", "structured", 1), ("s11", "random", 1),
+    ("s1", "structured", 1), ("s7", "random", 1), ("s2", "skewed", 2), ("s9", "random", 1),
+    ("s10", "random", 1), ("s3", "structured", 2), ("s12", "random", 1), ("s13", "structured", 1),
     ("routes", "random", 1),
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

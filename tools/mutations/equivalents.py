@@ -8,9 +8,10 @@ from pathlib import Path
 SAME_AT_EQUALITY = "It chooses the smaller or the larger of two: where they are equal, they are."
 #: Why, by operator, file, line and code.
 BY_HAND = {
-    tuple(place): str(each["reason"])
+    (operator, file, line, code): str(each["reason"])
     for each in tomllib.loads(Path(__file__).with_suffix(".toml").read_text())["equivalent"]
-    for place in each["places"]
+    for operator, file, lines, code in each["places"]
+    for line in lines
 }
 #: All reasons.
 LATE = {SAME_AT_EQUALITY, *BY_HAND.values()}

@@ -17,33 +17,16 @@ from equivalents import BY_HAND
 FILES = ("kernel.cuh", "launch.cu")
 #: Building blocks that operators work on as well: as a part of each kernel that includes them.
 BLOCKS = (
-    "accumulators.cuh",
-    "block_scaled_mma.cuh",
-    "cluster_ring_drain.cuh",
-    "cluster_sync.cuh",
-    "group_maps.cuh",
-    "launch_control.cuh",
-    "operand_maps.cuh",
-    "operand_maps_in_use.cuh",
-    "output_map.cuh",
-    "ring_drain.cuh",
-    "scaled_stage.cuh",
-    "stage_load.cuh",
-    "stage_reset.cuh",
-    "stage_ring.cuh",
-    "tile_queue.cuh",
-)
+    "accumulators.cuh", "block_scaled_mma.cuh", "cluster_ring_drain.cuh", "cluster_sync.cuh",
+    "group_maps.cuh", "launch_control.cuh", "operand_maps.cuh", "operand_maps_in_use.cuh",
+    "output_map.cuh", "ring_drain.cuh", "scaled_stage.cuh", "stage_load.cuh", "stage_reset.cuh",
+    "stage_ring.cuh", "tile_queue.cuh",
+)  # fmt: skip
 #: Those of the fused MoE.
 MOE_BLOCKS = (
-    "fp8_block.cuh",
-    "fp8_map.cuh",
-    "fp8_tile.cuh",
-    "fp8_wgmma.cuh",
-    "route.cuh",
-    "scatter_row.cuh",
-    "top_k.cuh",
-    "warp_values.cuh",
-)
+    "fp8_block.cuh", "fp8_map.cuh", "fp8_tile.cuh", "fp8_wgmma.cuh", "route.cuh",
+    "scatter_row.cuh", "top_k.cuh", "warp_values.cuh",
+)  # fmt: skip
 #: The kind of an expectation that is met by a wrong result.
 WRONG = "wrong-result"
 #: And of one that is met by a call that says what it cannot do.

@@ -7,8 +7,13 @@ python tools/mutations/mutate.py --missing --seconds 500 --jobs 16 --out /tmp/1
 python tools/mutations/mutate.py --merge /tmp/1 /tmp/2 /tmp/3 [--again /tmp/4]
 python tools/mutations/mutate.py --steps m05 --only wait-dropped --out /tmp/x
 python tools/mutations/mutate.py --sample 10 --seed 3 --out /tmp/x
+python tools/mutations/mutate.py --details           of the record: what table.md leaves out
+python tools/mutations/mutate.py --steps v07 --sample 10 --seed 3 --write kernels/mutants
+kernelbench sweep mutants.yaml                       with the item  mutants: [kernels/mutants]
 
 What has ended stands in rows.jsonl of the folder at once: the same command goes on there.
+--write makes each mutant a step: a folder with a step.toml that has the step as its base, and the
+file that differs. Remove the folder afterwards: until then its steps are steps of the lineage.
 """
 
 from __future__ import annotations
@@ -108,6 +113,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--out", type=Path, help="folder of table.md and table.json.gz")
     parser.add_argument("--list", action="store_true", help="only list the sites")
+    parser.add_argument("--write", type=Path, metavar="DIR", help="only write them as steps")
+    parser.add_argument("--details", action="store_true", help="only print the record's lists")
     parser.add_argument("--merge", type=Path, nargs="+", metavar="DIR", help="tables of all parts")
     parser.add_argument(
         "--again", type=Path, nargs="+", metavar="DIR", default=[], help="in place of rows merged"
@@ -119,13 +126,16 @@ def _obey(options: argparse.Namespace) -> int:
     steps = tuple(filter(None, options.steps.split(","))) or STEPS[options.lineage]
     lineage = _lineage_of(steps)
     table = table_folder(lineage.name)
+    if options.details:
+        print(report.details(report.read(options.out or table)))
+        return 0
     if options.merge:
         given = [
             [report.read(folder) for folder in some] for some in (options.merge, options.again)
         ]
         return _write(report.merge(*given), options.out or table)
     some = options.only or options.part or options.sample or options.missing
-    if not options.list and options.out is None:
+    if not options.list and not options.write and options.out is None:
         if some or options.seconds is not None or steps != STEPS.get(lineage.name):
             raise ValueError("the table is of all mutants: give --out for a part of them")
         options.out = table
@@ -133,6 +143,12 @@ def _obey(options: argparse.Namespace) -> int:
     if options.list:
         for mutant in wanted:
             print(f"{mutant.id}  {mutant.file}:{mutant.line}  {mutant.code}  {mutant.note}")
+        return 0
+    if options.write:
+        wanted = [each for each in wanted if options.only or options.sample or not each.proof]
+        for mutant in wanted:
+            write_step(mutant, options.write / mutant.id)
+        print(f"{len(wanted)} steps in {options.write}")
         return 0
     began = time.monotonic()
     rows = {row["id"]: row for row in _rows(options, lineage, wanted, began)}
@@ -163,6 +179,22 @@ def _obey(options: argparse.Namespace) -> int:
     if len(rows) == len(wanted):
         (options.out / PROGRESS).unlink(missing_ok=True)
     return written
+
+
+def write_step(mutant: Mutant, folder: Path) -> None:
+    """One mutant as a step whose base is the step that it was made of."""
+    folder.mkdir(parents=True)
+    # A building block too: the step's own folder is searched first.
+    (folder / mutant.file).write_text(mutant.text, encoding="utf-8")
+    fields = {
+        "name": folder.name, "base": mutant.step, "parent": mutant.step,
+        "title": f"{mutant.operator} at {mutant.file}:{mutant.line}",
+        "technique": f"A planted fault, in place of: {mutant.code.strip()}",
+        "hypothesis": "`check` finds it.", "status": "failed",
+    }  # fmt: skip
+    # A JSON string is a TOML string.
+    lines = [f"{name} = {json.dumps(value)}\n" for name, value in fields.items()]
+    (folder / "step.toml").write_text("".join(lines), encoding="utf-8")
 
 
 def table_folder(lineage: str) -> Path:

@@ -40,20 +40,13 @@ GLOBAL = ("A", "B", "C", "SFA", "SFB", "tables")
 #: Where a map that is wrong, or not yet there, shows.
 MAP_ROLES = (
     "patch_maps patch_maps_after_loads patch_map_c scheduler_warp load_warp load_stage "
-    "epilogue_warps "
-    "publish_maps replace_matrix replace_rows"
+    "epilogue_warps publish_maps replace_matrix replace_rows"
 )
 #: The other operand's.
 OTHER = {
-    "a": "b",
-    "b": "a",
-    "sfa": "sfb",
-    "sfb": "sfa",
-    "map_a": "map_b",
-    "map_b": "map_a",
-    "m_offset": "n_offset",
-    "n_offset": "m_offset",
-}
+    "a": "b", "b": "a", "sfa": "sfb", "sfb": "sfa", "map_a": "map_b", "map_b": "map_a",
+    "m_offset": "n_offset", "n_offset": "m_offset",
+}  # fmt: skip
 #: Every barrier of all threads; the cluster's is one as well.
 EVERYONE = "bar_sync|cluster_sync"
 CTA_BARRIER = "barrier 0"

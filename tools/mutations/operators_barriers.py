@@ -65,9 +65,7 @@ def fence_init_dropped(source: Source) -> Iterator[Site]:
     for call in source.calls("fence_mbarrier_init_release_cluster"):
         assert call.statement
         yield Site(
-            call.span.start,
-            (drop(call.statement),),
-            expect("barrier-state proxy-fence", BARRIERS),
+            call.span.start, (drop(call.statement),), expect("barrier-state proxy-fence", BARRIERS)
         )
 
 
@@ -122,9 +120,7 @@ def wait_dropped(source: Source) -> Iterator[Site]:
     for call in _waits(source):
         assert call.statement
         yield Site(
-            call.span.start,
-            (drop(call.statement),),
-            _wait_expectation(source, call, dropped=True),
+            call.span.start, (drop(call.statement),), _wait_expectation(source, call, dropped=True)
         )
 
 

@@ -125,11 +125,7 @@ def tiles_rounded_down(source: Source) -> Iterator[Site]:
     for call in source.calls("ceil_div"):
         value, divisor = (source[argument] for argument in call.arguments)
         divisor = divisor if divisor.isidentifier() else f"({divisor})"
-        yield Site(
-            call.span.start,
-            (Edit(call.span, f"({value} / {divisor})"),),
-            _WRONG_PLACE,
-        )
+        yield Site(call.span.start, (Edit(call.span, f"({value} / {divisor})"),), _WRONG_PLACE)
 
 
 @operator("tile-order", "rows and columns of tiles are exchanged")

@@ -46,9 +46,7 @@ def dealloc_fewer(source: Source) -> Iterator[Site]:
     for call in source.calls("tcgen05_dealloc"):
         at = call.arguments[-1]
         yield Site(
-            call.span.start,
-            (Edit(at, f"{source[at]} / 2"),),
-            expect("tmem-allocation", _ANY_TMEM),
+            call.span.start, (Edit(at, f"{source[at]} / 2"),), expect("tmem-allocation", _ANY_TMEM)
         )
 
 

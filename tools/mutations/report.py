@@ -19,13 +19,11 @@ FOUND, DIAGNOSED = 0.95, 0.80
 #: Columns of the tables, and what they are of, by lineage.
 _FIGURES = {
     "kernels": {
-        "found": "found",
-        "class": "class_right",
-        "class + object": "object_right",
+        "found": "found", "class": "class_right", "class + object": "object_right",
         "headline": "headline_right",
     },
     "moe": {"found": "found", "class": "class_right"},
-}
+}  # fmt: skip
 
 #: Files of a folder of results.
 RECORD, TABLE = "table.json.gz", "table.md"
@@ -40,7 +38,8 @@ checker and run until the first finding or wrong result: on {cases} pairs of sha
 {expected}
 
 * **sites**: mutants; those that the compiler refuses, and those that no execution can tell from
-  the step (proofs below), are listed apart and are in no percentage.
+  the step, are counted apart and are in no percentage. `mutate.py --details` has the proofs,
+  diagnoses other than expected, and what took longest to be found.
 * **found**: by a finding, a wrong result or a failed call. What the watchdog had to end is not.
 * **class**: of the first finding, or a wrong result where no protocol is broken, as expected;
   `unwritten` (a read of what nothing has written) counts as a wrong result that says more.
@@ -51,31 +50,6 @@ _OBJECTS = """\
   waits does. A finding of a class without an object has to be in the mutated function, or in the
   one that the expectation names.
 * **headline**: and already the report's first line does.
-
-In the very first run, of v01 and v07 alone, 96.8 % of 377 were found, 92.6 % with the class that
-had been expected and 86.7 % with class and object. What was missed then led to checks in the
-emulator; where an expectation had left out a diagnosis that is as right (mostly `descriptor` or
-`early-read` for a wrong operand, and roles in which a mistake of the host shows), it was added
-before the other steps had been run, except for the tcgen05 fences: first thought to be beyond any
-execution, half of them are judged since the emulator orders operations by them, and that
-expectation was changed when v02 had partly been run.
-
-Of the first samples of v08 to v23, 1,159 mutants of nine steps, 97.6 % were found, 92.7 % with
-class and object. What was missed led to schedules that hold one warp up, to shapes (a queue of
-tiles that wraps, N or K alone by group, more SMs for several clusters and single waves) and to
-proofs; expectations were amended likewise, and operators dropped whose mutants never end.
-
-A read of what nothing has written became a finding when parts 1/8 and 2/8 of the sites had been
-run. `unwritten` was then added to the classes of accesses without order, which it is one of on the
-first lap of a ring, and counts where the result would be wrong. In the same run the checker
-refuted a proof: where no barrier lies between a warp's loads and its next change of their maps
-(v15, v16, v18), the one behind the loads is needed. Copies and products that read shared memory
-were then left out of `unwritten`, and the rows of that class run again.
-
-The 1,020 sites of the run with `--missing` were drawn at random from the others, and run with an
-emulator that has a shadow of global memory, which is newer than the expectations: 99.8 % were
-found, 97.2 % with the expected class. 12 of the 25 other diagnoses are of two TMA stores to one
-place of C, `overwrite`, where a wrong result had been expected.
 """
 
 _EXPECTED = {
@@ -156,6 +130,8 @@ def render(record: Mapping[str, Any]) -> str:
     ]
     if lineage == "kernels":
         parts[0] += _OBJECTS
+    if "history" in record:
+        parts[0] += "\n" + record["history"]
     if len(rows) < record["sites"]:
         parts.append(_PART.format(rows=len(rows), sites=record["sites"]))
     parts.append(_summary("step", rows, lambda row: str(row["step"]), figures, total=True))
@@ -172,17 +148,25 @@ def render(record: Mapping[str, Any]) -> str:
     )
     parts.append("\n## Not found\n")
     parts.append(_list([row for row in real if not row["found"]], _missed))
-    parts.append("\n## Found, with another diagnosis than expected\n")
-    right = "object_right" if lineage == "kernels" else "class_right"
-    parts.append(_list([row for row in real if row["found"] and not row[right]], _other))
-    parts.append("\n## Refused by the compiler\n")
-    parts.append(_list([row for row in rows if row["status"] == "refused"], lambda row: ""))
-    parts.append("\n## Equivalent\n")
-    parts.append(_equivalents(rows))
-    parts.append("\n## The slowest to be found, after the build\n")
-    found = sorted((row for row in real if row["found"]), key=lambda row: -float(row["run_s"]))
-    parts.append("\n".join(f"* {row['run_s']:.1f} s: `{row['id']}`" for row in found[:10]) + "\n")
     return "\n".join(parts)
+
+
+def details(record: Mapping[str, Any]) -> str:
+    """What ``table.md`` leaves to the record: other diagnoses, equivalents, the slowest."""
+    rows: list[Row] = record["rows"]
+    real = judged(rows)
+    right = "object_right" if record["lineage"] == "kernels" else "class_right"
+    found = [row for row in real if row["found"]]
+    refused = [row for row in rows if row["status"] == "refused"]
+    slowest = sorted(found, key=lambda row: -float(row["run_s"]))[:10]
+    return "\n".join([
+        "## Found, with another diagnosis than expected\n",
+        _list([row for row in found if not row[right]], _other),
+        "\n## Refused by the compiler\n", _list(refused, lambda row: ""),
+        "\n## Equivalent\n", _equivalents(rows),
+        "\n## The slowest to be found, after the build\n",
+        *(f"* {row['run_s']:.1f} s: `{row['id']}`" for row in slowest),
+    ])  # fmt: skip
 
 
 def _commands(runs: Sequence[Mapping[str, Any]]) -> str:
@@ -204,7 +188,7 @@ def merge(parts: Sequence[dict[str, Any]], again: Sequence[dict[str, Any]] = ())
     """One record of several.
 
     Args:
-        parts: Records that have no mutant in common.
+        parts: Records that have no mutant in common; the first may have a history, which stays.
         again: Records of some of their mutants, whose rows take the place of those.
 
     Raises:
@@ -212,7 +196,7 @@ def merge(parts: Sequence[dict[str, Any]], again: Sequence[dict[str, Any]] = ())
     """
     merged = dict(parts[0])
     for record in [*parts[1:], *again]:
-        for key in merged.keys() - {"runs", "rows", "sources"}:
+        for key in merged.keys() - {"runs", "rows", "sources", "history"}:
             if record[key] != merged[key]:
                 raise ValueError(f"parts differ in {key!r}: run them again")
         if not record["sources"].items() <= merged["sources"].items():

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from kernelbench.base.json_file import read_json, write_gzip
+from kernelbench.report.readme_tables import replace_between
 
 HERE = Path(__file__).resolve().parent
 RECORD, PAGE = HERE / "gpu_conformance.json.gz", HERE.parents[1] / "docs" / "evidence-ptx.md"
-BEGIN, END = "<!-- gpu-conformance -->\n", "<!-- /gpu-conformance -->\n"
+MARKERS = ("<!-- gpu-conformance -->", "<!-- /gpu-conformance -->")
 #: What the emulator's tensor maps begin with, and their size.
 MAP_MAGIC, MAP_BYTES = 0x70616D2D726F736E, 128
 _EXAMPLES, _GREATEST = 3, 3.4028234663852886e38
@@ -268,7 +269,7 @@ def render(of: Mapping[str, Any]) -> str:
             counts[at] += row[key]
     for name, counts in sorted(groups.items()):
         lines.append(f"| {name} | {' | '.join(f'{each:,}' for each in counts)} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def _why(some: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
@@ -287,6 +288,4 @@ def _why(some: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
 
 def write_page() -> None:
     """Put the record's tables into the page."""
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    table = render(read_json(RECORD))
-    PAGE.write_text(before + BEGIN + table + END + rest.partition(END)[2])
+    PAGE.write_text(replace_between(PAGE.read_text(), MARKERS, render(read_json(RECORD))))

@@ -26,6 +26,7 @@ from typing import Any
 import jobs
 
 from kernelbench.base.json_file import read_json, write_gzip
+from kernelbench.report.readme_tables import replace_between
 
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")  # before torch
@@ -33,7 +34,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 RECORD, PAGE = HERE / "equality.json.gz", ROOT / "docs" / "evidence-ptx.md"
-BEGIN, END = "<!-- ptx-equality -->\n", "<!-- /ptx-equality -->\n"
+MARKERS = ("<!-- ptx-equality -->", "<!-- /ptx-equality -->")
 STEPS = (
     *(f"v{number:02}" for number in range(1, 24)),
     *(f"m{number:02}" for number in range(17)),
@@ -227,10 +228,7 @@ def _of(name: str, table: Mapping[str, Sequence[str]], other: Sequence[str]) -> 
 
 def write_page(record: Mapping[str, Any]) -> None:
     """Put the table into the page."""
-    page = PAGE.read_text()
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    PAGE.write_text(before + BEGIN + render(record) + END + after)
+    PAGE.write_text(replace_between(PAGE.read_text(), MARKERS, render(record)))
 
 
 def render(record: Mapping[str, Any]) -> str:
@@ -249,7 +247,7 @@ def render(record: Mapping[str, Any]) -> str:
         one = record[name]["failed"]
         direct, ptx = (", ".join(one.get(key, ())) or "–" for key in ("direct", "ptx"))
         lines.append(f"| {name} | {direct} | {one.get('error') or ptx} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:

@@ -28,7 +28,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(HERE.parent), str(ROOT)]
 RECORD, PAGE = HERE / "speed.json", ROOT / "docs" / "evidence-ptx.md"
-BEGIN, END = "<!-- ptx-speed -->\n", "<!-- /ptx-speed -->\n"
+MARKERS = ("<!-- ptx-speed -->", "<!-- /ptx-speed -->")
 KERNELS = (
     ("v07", "u3", "tcgen05, one CTA"),
     ("v22", "u3", "tcgen05, pairs of CTAs"),
@@ -53,11 +53,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(json.dumps(made))
         return 0
     if not given.render:
-        RECORD.write_text(json.dumps(measured(), indent=1) + "\n")
+        RECORD.write_text(json.dumps(measured()) + "\n")
+    from kernelbench.report.readme_tables import replace_between
+
     record = json.loads(RECORD.read_text())
-    page = PAGE.read_text()
-    before, _, rest = page.partition(BEGIN)
-    PAGE.write_text(before + BEGIN + render(record) + END + rest.partition(END)[2])
+    PAGE.write_text(replace_between(PAGE.read_text(), MARKERS, render(record)))
     return 0
 
 
@@ -189,7 +189,7 @@ def render(record: Mapping[str, Any]) -> str:
             f"| {row['step']} on {row['shape']} ({row['what']}) | {' | '.join(rates)} "
             f"| {count:.1f} | {' | '.join(speeds)} |"
         )
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

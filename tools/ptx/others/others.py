@@ -39,6 +39,27 @@ class Case(NamedTuple):
     alone: bool = False
 
 
+#: Programs around CUTLASS's tutorials of examples/cute/tutorial, each on a small product in both
+#: layouts that it has, or as it compares by itself: the verdict that it leaves with.
+TUTORIALS = {
+    "cutlass_sgemm_2.cu": ("sgemm_2", "float", "256, 128, 128"),
+    "cutlass_sgemm_sm80.cu": ("sgemm_sm80", "cute::half_t", "256, 128, 256"),
+    "cutlass_wgmma_sm90.cu": ("hopper/wgmma_sm90", "cute::half_t", "256, 128, 256"),
+    "cutlass_wgmma_tma_sm90.cu": ("hopper/wgmma_tma_sm90", "cute::half_t", "256, 128, 256"),
+    "cutlass_mma_sm100.cu": ("blackwell/01_mma_sm100", "", '"512", "512", "128"'),
+    "cutlass_mma_tma_sm100.cu": ("blackwell/02_mma_tma_sm100", "", '"512", "512", "128"'),
+    "cutlass_mma_tma_multicast_sm100.cu": (
+        "blackwell/03_mma_tma_multicast_sm100", "", '"512", "512", "128"',
+    ),
+    "cutlass_mma_tma_2sm_sm100.cu": ("blackwell/04_mma_tma_2sm_sm100", "", '"512", "1024", "64"'),
+    "cutlass_mma_tma_epi_sm100.cu": ("blackwell/05_mma_tma_epi_sm100", "", '"512", "1024", "64"'),
+}  # fmt: skip
+_PROGRAM = """#define main tutorial_main
+#include <examples/cute/tutorial/{}.cu>
+#undef main
+#include "{}.hpp"
+int main() {{ return {}; }}
+"""
 _LIGER, _FLA = ("liger-kernel==0.8.5",), ("fla-core==0.6.0", "einops==0.8.2")
 _CUTLASS = ("nvidia-cutlass==4.2.0.0",)
 CASES = (
@@ -51,15 +72,7 @@ CASES = (
     Case("torch_bsr.py", (), "3.9"),
     Case("numba_rows.py", ("numba==0.68.1", "llvmlite==0.50.0"), alone=True),
     Case("cccl.cu"),
-    Case("cutlass_sgemm_2.cu", _CUTLASS),
-    Case("cutlass_sgemm_sm80.cu", _CUTLASS),
-    Case("cutlass_wgmma_sm90.cu", _CUTLASS),
-    Case("cutlass_wgmma_tma_sm90.cu", _CUTLASS),
-    Case("cutlass_mma_sm100.cu", _CUTLASS, arch=100),
-    Case("cutlass_mma_tma_sm100.cu", _CUTLASS, arch=100),
-    Case("cutlass_mma_tma_multicast_sm100.cu", _CUTLASS, arch=100),
-    Case("cutlass_mma_tma_2sm_sm100.cu", _CUTLASS, arch=100),
-    Case("cutlass_mma_tma_epi_sm100.cu", _CUTLASS, arch=100),
+    *(Case(name, _CUTLASS, arch=100 if "sm100" in name else 90) for name in TUTORIALS),
 )
 
 
@@ -77,6 +90,19 @@ def fetch(folder: Path, cases: Sequence[Case]) -> None:
             subprocess.run([*map(str, command), package], check=True)
 
 
+def _program(folder: Path, name: str) -> Path:
+    """A script or program beside this file, or one around a tutorial, written into the folder."""
+    if name not in TUTORIALS:
+        return HERE / name
+    tutorial, kind, numbers = TUTORIALS[name]
+    verdict = f"tutorial_verdict<{kind}>({numbers})"
+    if not kind:
+        verdict = f'!says_so("Execution is successful", {{{numbers}}}, tutorial_main)'
+    file = folder / name
+    file.write_text(_PROGRAM.format(tutorial, "gemm" if kind else "says", verdict))
+    return file
+
+
 def run(folder: Path, case: Case, schedules: int) -> int:
     """Check one; the exit code of ``kernelbench check``."""
     packages = [*case.packages, *([_TRITON[case.triton]] if case.triton else [])]
@@ -90,15 +116,15 @@ def run(folder: Path, case: Case, schedules: int) -> int:
     ]
     environment = {
         **os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)),
-        "NVCC_APPEND_FLAGS": " ".join(["-w", *include]),
+        "NVCC_APPEND_FLAGS": " ".join(["-w", f"-I{HERE}", *include]),
     }  # fmt: skip
     if case.alone:
         return subprocess.run(
             [sys.executable, HERE / case.file], env=environment, check=False
         ).returncode
     command = [
-        sys.executable, "-m", "kernelbench", "check", HERE / case.file, "--arch", case.arch,
-        "--schedules", schedules, "--seed", "1", "--json", "-",
+        sys.executable, "-m", "kernelbench", "check", _program(folder, case.file), "--json", "-",
+        "--arch", case.arch, "--schedules", schedules, "--seed", "1",
     ]  # fmt: skip
     ended = subprocess.run(
         list(map(str, command)), env=environment, stdout=subprocess.PIPE, text=True, check=False

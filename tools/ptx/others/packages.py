@@ -22,11 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from kernelbench.machine.environment import cpu_name
+from kernelbench.report.readme_tables import replace_between
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = ROOT / "tests" / "ptx_users" / "packages"
 PAGE = ROOT / "docs" / "evidence-packages.md"
-BEGIN, END = "<!-- packages:begin -->", "<!-- packages:end -->"
+MARKERS = ("<!-- packages:begin -->", "<!-- packages:end -->")
 ASKED = ("--seed", "1", "--schedules", "4", "--no-save")
 
 
@@ -111,10 +112,8 @@ def write(table: list[str]) -> None:
         "| package | program | what | kernels clean | verdict | findings | seconds, cold / warm |",
         "| --- | --- | --- | ---: | --- | --- | ---: |",
     ]
-    text = PAGE.read_text()
-    before, _, rest = text.partition(BEGIN)
-    after = rest.partition(END)[2]
-    PAGE.write_text(before + "\n".join([BEGIN, *head, *table, END]) + after)
+    text = "\n".join([*head, *table])
+    PAGE.write_text(replace_between(PAGE.read_text(), MARKERS, text))
 
 
 if __name__ == "__main__":

@@ -70,6 +70,14 @@ int (*host_turn)() = nullptr;
 std::mutex asking_host;
 std::atomic<uint64_t> turns_of_host{0};
 
+bool waits_for_global(const Thread& thread) {
+  if (thread.wait.kind == Wait::Kind::kGlobal && !thread.wait.polls) return true;
+  const std::vector<Look>& looks = thread.polls.looks;
+  return std::any_of(looks.begin(), looks.end(), [](const Look& each) {
+    return each.kind == Wait::Kind::kGlobal && each.times > 0;
+  });
+}
+
 }  // namespace
 
 uint64_t bits_at(const void* at, uint32_t bytes) {
@@ -171,6 +179,20 @@ void Runner::each_shared_memory(const std::function<void(std::byte*, uint64_t)>&
 void Runner::end_idleness() {
   idle_ = false;
   busy(*this);
+}
+
+// The highest id of a cluster in which a thread waits for global memory, or polls it, or -1.
+int64_t Runner::highest_polling() const {
+  int64_t highest = -1;
+  for (const Cluster& cluster : clusters_) {
+    for (const Cta& cta : cluster.ctas) {
+      for (const Thread& thread : cta.threads) {
+        if (!thread.exited && waits_for_global(thread))
+          highest = std::max<int64_t>(highest, cluster.id);
+      }
+    }
+  }
+  return highest;
 }
 
 // For what goes on for ever without: what has been issued must complete at last, however late, and

@@ -67,18 +67,6 @@ bool Runner::owns_shared_guard(const void* address) const {
   });
 }
 
-namespace {
-
-bool waits_for_global(const Thread& thread) {
-  if (thread.wait.kind == Wait::Kind::kGlobal && !thread.wait.polls) return true;
-  const std::vector<Look>& looks = thread.polls.looks;
-  return std::any_of(looks.begin(), looks.end(), [](const Look& each) {
-    return each.kind == Wait::Kind::kGlobal && each.times > 0;
-  });
-}
-
-}  // namespace
-
 // Starts one more cluster beside those that run; false if `id` is none.
 bool Runner::start_another(int64_t id) {
   if (id < 0) return false;
@@ -87,20 +75,6 @@ bool Runner::start_another(int64_t id) {
   const auto warps = static_cast<uint32_t>(warps_.size());
   if (checking()) held_up_ = choose(2 * warps, warps);
   return true;
-}
-
-// The highest id of a cluster in which a thread waits for global memory, or polls it, or -1.
-int64_t Runner::highest_polling() const {
-  int64_t highest = -1;
-  for (const Cluster& cluster : clusters_) {
-    for (const Cta& cta : cluster.ctas) {
-      for (const Thread& thread : cta.threads) {
-        if (!thread.exited && waits_for_global(thread))
-          highest = std::max<int64_t>(highest, cluster.id);
-      }
-    }
-  }
-  return highest;
 }
 
 // A cluster's CTAs start together (PTX ISA 9.1, 2.2). Its draws depend on the seed, the launch and
