@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kernelbench.base.errors import UsageError
 from kernelbench.ptx.arguments import memory_at
 from kernelbench.ptx.hosts.torch_streams import (
     StreamOrder,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _MIB = 1 << 20
 _WITHOUT_EFFECT = ("set_device", "empty_cache")
+_GRAPHS = ("CUDAGraph", "graph", "make_graphed_callables")
 
 
 class LiveTensors:
@@ -90,6 +92,10 @@ class LiveTensors:
         return shown
 
 
+def _refuse_graphs(*_: Any, **__: Any) -> None:
+    raise UsageError("torch's CUDA graphs are not emulated", "check the calls without a graph")
+
+
 def _names(arch: int, sms: int) -> dict[str, Any]:
     """What ``torch.cuda`` has instead."""
     major, minor = divmod(arch, 10)
@@ -110,6 +116,7 @@ def _names(arch: int, sms: int) -> dict[str, Any]:
         "device": lambda *_: contextlib.nullcontext(),
         # A function of its own for each: torch's compiler has a table of them.
         **{name: lambda *_, **__: None for name in _WITHOUT_EFFECT},
+        **dict.fromkeys(_GRAPHS, _refuse_graphs),
     }
 
 
