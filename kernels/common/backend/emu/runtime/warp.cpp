@@ -274,13 +274,22 @@ namespace {
 // Of a thread when its kernel starts, as ptxas allocates them; 0 if nobody has said.
 uint32_t registers_at_launch = 0;
 
+// CUDA programming guide, compute capabilities: an SM has 65,536, and a warp takes units of 256. A
+// CTA of a kernel whose registers nobody knows, as of steps, has no more than all of them.
+uint32_t launched_with(const Cta& cta) {
+  constexpr uint32_t kOfSm = 65536, kUnit = 8, kMost = 255;
+  if (registers_at_launch != 0) return registers_at_launch;
+  const uint32_t most = kOfSm / (static_cast<uint32_t>(cta.warps.size()) * kWarpSize);
+  return std::min(most / kUnit * kUnit, kMost);
+}
+
 uint32_t registers_of(const Warp& warp) {
-  return warp.registers != 0 ? warp.registers : registers_at_launch;
+  return warp.registers != 0 ? warp.registers : launched_with(*warp.cta);
 }
 
 // Assumption: registers of warps that have exited are in the pool again.
 int64_t registers_free(const Cta& cta) {
-  int64_t free = int64_t{registers_at_launch} * static_cast<int64_t>(cta.warps.size());
+  int64_t free = int64_t{launched_with(cta)} * static_cast<int64_t>(cta.warps.size());
   for (const Warp& warp : cta.warps) {
     const bool live = std::any_of(warp.threads, warp.threads + warp.count,
                                   [](const Thread& each) { return !each.exited; });
@@ -313,11 +322,10 @@ void by_all_lanes(const char* what, Pc pc, const std::function<void()>& body) {
 
 // PTX: setmaxnreg.{inc,dec}.sync.aligned.u32 (9.7.19): .dec gives registers back to the pool of the
 // CTA, .inc blocks until enough are there. The pool has what the CTA was launched with.
-// Not modelled: the pool of kernels whose registers nobody knows, as of steps.
 void setmaxnreg(uint32_t count, bool increase) {
   const Pc pc = KB_EMU_PC;
   Warp& warp = *self().warp;
-  if (!checking() || registers_at_launch == 0) {
+  if (!checking()) {
     by_all_lanes("setmaxnreg", pc, [] {});
     return;
   }
