@@ -569,6 +569,7 @@ namespace {
 template <typename Of>
 cudaError_t finish_those(const Of& of) {
   KB_ONE_CALL;
+  refuse_in_host_function();
   cudaError_t status = cudaSuccess;
   for (;;) {
     const auto last = std::find_if(pending.rbegin(), pending.rend(), of);
