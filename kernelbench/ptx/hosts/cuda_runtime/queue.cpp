@@ -75,6 +75,15 @@ cudaError_t nothing() {
   return cudaSuccess;
 }
 
+cudaError_t perform(Task task, const Work& work) {
+  running.push_back(task);
+  order_begins(task);
+  const cudaError_t ended = work();
+  order_ends();
+  running.pop_back();
+  return ended;
+}
+
 // `known`: the host knows that it is done.
 cudaError_t done(std::map<Task, Piece>::iterator of, bool known = true) {
   const Task task = of->first;
@@ -84,13 +93,7 @@ cudaError_t done(std::map<Task, Piece>::iterator of, bool known = true) {
   }
   const Work work = std::move(of->second.work);
   if (known) pending.erase(of);
-  if (before) return cudaSuccess;
-  running.push_back(task);
-  order_begins(task);
-  const cudaError_t ended = work();
-  order_ends();
-  running.pop_back();
-  return ended;
+  return before ? cudaSuccess : perform(task, work);
 }
 
 }  // namespace
@@ -466,11 +469,7 @@ cudaError_t do_within_running(const std::vector<Child>& children, int gpu,
   for (const bool tail : {false, true}) {
     for (size_t at = 0; at < children.size() && status == cudaSuccess; ++at) {
       if (children[at].tail != tail) continue;
-      running.push_back(tasks[at]);
-      order_begins(tasks[at]);
-      status = children[at].work();
-      order_ends();
-      running.pop_back();
+      status = perform(tasks[at], children[at].work);
     }
   }
   used = used_before;
@@ -539,11 +538,7 @@ cudaError_t do_nodes_within(CUgraphExec_st& body, std::vector<Task>& after) {
   order_within(whole, made);
   cudaError_t status = cudaSuccess;
   for (size_t i = 0; i < order.size() && status == cudaSuccess; ++i) {
-    running.push_back(made[i]);
-    order_begins(made[i]);
-    status = body.steps[order[i]].work();
-    order_ends();
-    running.pop_back();
+    status = perform(made[i], body.steps[order[i]].work);
   }
   after.insert(after.end(), made.begin(), made.end());
   return status;
