@@ -41,6 +41,18 @@ cudaError_t capture_event(CUstream_st& stream, cudaEvent_t event, bool records) 
   return status;
 }
 
+// Into a graph that the program has made, or a new one; `after`: nodes that come first.
+cudaError_t begin_capture(cudaStream_t stream, cudaGraph_t graph,
+                          std::vector<const CUgraphNode_st*> after) {
+  CUstream_st* const made = own(stream);
+  if (made == nullptr) return remembered(cudaErrorStreamCaptureUnsupported);
+  if (made->capture != nullptr) return remembered(cudaErrorIllegalState);
+  made->adds = graph != nullptr;
+  made->capture = made->adds ? graph : new CUgraph_st;
+  made->captured = std::move(after);
+  return cudaSuccess;
+}
+
 // CUDA runtime API, cudaStreamWaitEvent: what a capture that has ended has recorded is no work.
 bool is_of_past_capture(const CUevent_st& event) {
   return event.capture != nullptr &&
@@ -240,25 +252,13 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEve
 // ---- capture -----------------------------------------------------------------------------------
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
-  CUstream_st* const made = own(stream);
-  if (made == nullptr) return remembered(cudaErrorStreamCaptureUnsupported);
-  if (made->capture != nullptr) return remembered(cudaErrorIllegalState);
-  made->capture = new CUgraph_st;
-  made->captured.clear();
-  made->adds = false;
-  return cudaSuccess;
+  return begin_capture(stream, nullptr, {});
 }
 #if CUDART_VERSION >= 13000
 cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph,
                                           const cudaGraphNode_t* after, const cudaGraphEdgeData*,
                                           size_t count, cudaStreamCaptureMode) {
-  CUstream_st* const made = own(stream);
-  if (made == nullptr) return remembered(cudaErrorStreamCaptureUnsupported);
-  if (made->capture != nullptr) return remembered(cudaErrorIllegalState);
-  made->capture = graph;
-  made->captured.assign(after, after + count);
-  made->adds = true;
-  return cudaSuccess;
+  return begin_capture(stream, graph, {after, after + count});
 }
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
                                      unsigned long long* id, cudaGraph_t* graph,
