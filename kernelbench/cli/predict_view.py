@@ -76,6 +76,8 @@ def show_fractions(
     """Predicted device times over the datasheet's floors of calls with a cold L2."""
     with console.Watching() as view:
         found = api.predict(steps, shapes or None, on=on, bubbles=False, observer=view)
+    if not found.found:
+        raise UsageError("there is nothing to predict", "name a shape that the step takes")
     lineage = Context.find().lineages.get(found.found[0].step).lineage
     limits = roofline(shapes, lineage=lineage, device=found.device.device, modes=("cold",))
     floors = {
