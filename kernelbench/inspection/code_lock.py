@@ -38,7 +38,7 @@ from kernelbench.project.registry import Step, load_lineages
 from kernelbench.project.source_files import sources_of
 
 NAME = "code.lock"
-#: Of each SHA-256: 64 bits, for which a change that leaves them is not to be feared.
+#: Of each SHA-256: 64 bits, too many for changed code to keep its hash by chance.
 _DIGITS = 16
 #: The builds of a step: for its own arch, and for one of sm_100a in software on sm_90a.
 NATIVE, SOFT = "native", "soft"
