@@ -12,8 +12,8 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kernelbench.base.errors import UsageError
 from kernelbench.ptx.arguments import memory_at
+from kernelbench.ptx.hosts.torch_graphs import graph_names
 from kernelbench.ptx.hosts.torch_streams import (
     StreamOrder,
     memory_behind,
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _MIB = 1 << 20
 _WITHOUT_EFFECT = ("set_device", "empty_cache")
-_GRAPHS = ("CUDAGraph", "graph", "make_graphed_callables")
 
 
 class LiveTensors:
@@ -69,6 +68,10 @@ class LiveTensors:
 
         self._known[address] = weakref.ref(storage, gone)
 
+    def known(self) -> dict[int, weakref.ref[torch.UntypedStorage]]:
+        """The storages that are there, by address."""
+        return dict(self._known)
+
     def storages(self, named: Mapping[str, torch.Tensor]) -> dict[str, Any]:
         """Every storage once, as bytes, by a name.
 
@@ -92,10 +95,6 @@ class LiveTensors:
         return shown
 
 
-def _refuse_graphs(*_: Any, **__: Any) -> None:
-    raise UsageError("torch's CUDA graphs are not emulated", "check the calls without a graph")
-
-
 def _names(arch: int, sms: int) -> dict[str, Any]:
     """What ``torch.cuda`` has instead."""
     major, minor = divmod(arch, 10)
@@ -112,11 +111,9 @@ def _names(arch: int, sms: int) -> dict[str, Any]:
         "get_device_capability": lambda *_: (major, minor),
         "get_device_name": lambda *_: name,
         "get_device_properties": lambda *_: properties,
-        "is_current_stream_capturing": lambda: False,
         "device": lambda *_: contextlib.nullcontext(),
         # A function of its own for each: torch's compiler has a table of them.
         **{name: lambda *_, **__: None for name in _WITHOUT_EFFECT},
-        **dict.fromkeys(_GRAPHS, _refuse_graphs),
     }
 
 
@@ -160,7 +157,11 @@ def cuda_on_cpu(arch: int, sms: int) -> Iterator[LiveTensors]:
             given.pop("pin_memory", None)
             if isinstance(given.get("device"), int):  # a GPU's number
                 given["device"] = "cpu"
-            if func in host_reads and not given.get("non_blocking"):
+            if (
+                func in host_reads
+                and not given.get("non_blocking")
+                and not (live.order.records and func == torch.Tensor.to)
+            ):
                 live.order.host_waits_for_current()
             if func == torch.Tensor.numpy:  # what is written there from now on is not seen
                 live.order.freed(*memory_behind(args[0]))
@@ -168,7 +169,9 @@ def cuda_on_cpu(arch: int, sms: int) -> Iterator[LiveTensors]:
             live.keep(made)
             return made
 
-    names = _names(arch, sms) | stream_names(live.order)
+    streams = stream_names(live.order)
+    graphs = graph_names(live.order, streams["Stream"], live.known)
+    names = _names(arch, sms) | streams | graphs
     before = {name: getattr(torch.cuda, name) for name in names}
     try:
         for name, value in names.items():

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from kernelbench.base.errors import UsageError
 from kernelbench.emulator.settings import require_arch
 from kernelbench.ptx.hosts.cuda_build import cuda_runtime_library
 from kernelbench.ptx.hosts.cuda_host import CudaHost, cuda_host
@@ -87,6 +88,11 @@ class ScriptSession(TritonSession):
     def run_cuda(self, launch: CudaLaunch, memory: Mapping[str, Any]) -> int:
         """A launch: of a form not seen before in all schedules, else in one."""
         order = self._live.order
+        if order.records is not None:
+            raise UsageError(
+                "kernels of extensions and CuTe DSL in a graph of torch's are not emulated",
+                "check the calls without a graph",
+            )
         with order.operation("launch", launch.kernel, programmatic=launch.programmatic):
             report = self._launches.make_cuda(
                 launch, {**self._live.storages({}), **memory}, ordered=True

@@ -22,12 +22,15 @@ from kernelbench.project.shipped import shipped_blocks
 if TYPE_CHECKING:
     import torch
 
+    from kernelbench.ptx.hosts.torch_graphs import Capture
+
 #: Operators by which the host learns a value, and so waits for it; or copies, that may be from it.
+_COPIES = {"copy_", "_to_copy"}
 _HOST_WAITS = {"_local_scalar_dense", "equal", "nonzero", "is_nonzero", "copy_"}
 
 
 @dataclass
-class _Line:
+class Line:
     """A stream: the number of its newest operation, and what the next one waits for beside it."""
 
     number: int
@@ -47,18 +50,59 @@ class StreamOrder:
     def __init__(self) -> None:
         self._running: Runtime | None = None
         self._numbers = itertools.count(1)
-        self._lines = [_Line(1)]
+        self._lines = [Line(1)]
         self._fresh: set[int] = set()
+        self._captured = itertools.count(-1, -1)
         self.current = self._lines[0]
+        self.capture: Capture | None = None
+        self.replaying = False
 
     @property
-    def default(self) -> _Line:
+    def is_checked(self) -> bool:
+        """Whether the emulator is told of it."""
+        return self._running is not None
+
+    @property
+    def records(self) -> Capture | None:
+        """The capture that the current stream takes part in."""
+        return self.capture if self.capture and self.capture.has(self.current) else None
+
+    def captured_number(self) -> int:
+        """Of an operation that is recorded: below 0, and of no other."""
+        return next(self._captured)
+
+    @contextlib.contextmanager
+    def replays(self) -> Iterator[None]:
+        """What torch does meanwhile is an operation of a graph, which says so itself."""
+        self.replaying = True
+        try:
+            yield
+        finally:
+            self.replaying = False
+
+    def require_no_capture(self) -> None:
+        """Refuse, as CUDA does, what no capture can record.
+
+        Raises:
+            RuntimeError: While a stream is being captured.
+        """
+        if self.capture is not None:
+            raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+
+    def wait(self, line: Line, point: list[int]) -> None:
+        """What comes on a stream waits for operations."""
+        if self.capture is not None:
+            self.capture.waits(line, point)
+        line.waits += point
+
+    @property
+    def default(self) -> Line:
         """The default stream."""
         return self._lines[0]
 
-    def opened(self) -> _Line:
+    def opened(self) -> Line:
         """A new stream. torch's are in no order with the default one (cudaStreamNonBlocking)."""
-        self._lines.append(_Line(len(self._lines) + 1))
+        self._lines.append(Line(len(self._lines) + 1))
         return self._lines[-1]
 
     @contextlib.contextmanager
@@ -103,13 +147,15 @@ class StreamOrder:
         with self._running.during(number):
             yield
 
-    def operator(self, name: str, reads: list[torch.Tensor], writes: list[torch.Tensor]) -> None:
+    def operator(
+        self, name: str, reads: list[torch.Tensor], writes: list[torch.Tensor], caller: str = ""
+    ) -> None:
         """An operator of torch was made on the current stream.
 
         As long as there is no other one, nothing can come out of order with what it has accessed;
         it counts in memory that held nothing at first.
         """
-        with self.operation("transfer", f"torch's {name}{_caller()}"):
+        with self.operation("transfer", f"torch's {name}{caller or calling_line()}"):
             if self._running is None:
                 return
             for writing, tensors in enumerate((reads, writes)):
@@ -143,6 +189,7 @@ class StreamOrder:
 
     def host_waits(self, point: list[int]) -> None:
         """The host has waited for these operations."""
+        self.require_no_capture()
         if self._running is not None:
             for each in point:
                 self._running.host_knows(each)
@@ -156,7 +203,7 @@ class StreamOrder:
         self.host_waits([each for line in self._lines for each in line.point])
 
 
-def _caller() -> str:
+def calling_line() -> str:
     """Which line asks for an operator: the innermost of no package, nor of this one."""
     frame = sys._getframe(1)
     while frame.f_back is not None and _is_installed(frame.f_code.co_filename):
@@ -199,10 +246,10 @@ class ScriptStream(_OnOrder):
 
     cuda_stream = 0
 
-    def __init__(self, *_args: Any, line: _Line | None = None, **_options: Any) -> None:
+    def __init__(self, *_args: Any, line: Line | None = None, **_options: Any) -> None:
         self.device = "cuda"
         self.line = line or self.order.opened()
-        self._outer: list[_Line] = []
+        self._outer: list[Line] = []
 
     def synchronize(self) -> None:
         """Have the host wait for what is on it."""
@@ -215,11 +262,11 @@ class ScriptStream(_OnOrder):
 
     def wait_stream(self, other: ScriptStream) -> None:
         """Have what comes wait for what is on another one."""
-        self.line.waits += other.line.point
+        self.order.wait(self.line, other.line.point)
 
     def wait_event(self, event: ScriptEvent) -> None:
         """Have what comes wait for an event."""
-        self.line.waits += event.point
+        self.order.wait(self.line, event.point)
 
     def record_event(self, event: ScriptEvent | None = None) -> ScriptEvent:
         """An event that is over once all that is on it is."""
@@ -254,7 +301,7 @@ class ScriptEvent(_OnOrder):
 
     def wait(self, stream: ScriptStream | None = None) -> None:
         """Have what comes on a stream, or on the current one, wait for it."""
-        (self.order.current if stream is None else stream.line).waits += self.point
+        self.order.wait(self.order.current if stream is None else stream.line, self.point)
 
     def synchronize(self) -> None:
         """Have the host wait for it."""
@@ -305,7 +352,8 @@ def _operators_on(order: StreamOrder) -> Iterator[None]:
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             kwargs = kwargs or {}
-            made = func(*args, **kwargs)
+            if order.replaying:
+                return func(*args, **kwargs)
             schema, name = func._schema, func._schema.name.rpartition("::")[2]
             reads: list[torch.Tensor] = []
             writes: list[torch.Tensor] = []
@@ -315,15 +363,28 @@ def _operators_on(order: StreamOrder) -> Iterator[None]:
                     reads += given
                 elif each.alias_info.is_write:
                     writes += given
+            capture = order.records
+            if capture is not None:
+                capture.changes(writes)
+            made = func(*args, **kwargs)
             returned = made if len(schema.returns) > 1 else (made,)
             for result, each in zip(returned, schema.returns, strict=False):
                 new = tensors(result) if each.alias_info is None else []
                 if name.startswith(("empty", "new_empty")):
-                    for tensor in new:
-                        order.made_empty(tensor)
+                    if capture is None:
+                        for tensor in new:
+                            order.made_empty(tensor)
                     reads = []  # of those that it is like, the shape only
                 else:
                     writes += new
+                if capture is not None:
+                    capture.made(new)
+            if capture is not None:
+                if name in _HOST_WAITS - _COPIES:
+                    order.require_no_capture()
+                if reads or writes:
+                    capture.operator(func, args, kwargs, made, reads, writes)
+                return made
             if reads or writes:
                 order.operator(name, reads, writes)
             moves = name == "_to_copy" and kwargs.get("device") and not kwargs.get("non_blocking")
