@@ -38,6 +38,10 @@ class PtxFinding:
         return self.finding.identity
 
 
+#: How findings begin of launches that take longer than they may.
+OVERDUE = "the kernel has not ended after"
+
+
 @dataclass(frozen=True)
 class PtxReport:
     """What a launch found, in all its schedules.
@@ -69,6 +73,11 @@ class PtxReport:
     def clean(self) -> bool:
         """Whether the launch ended, without an error."""
         return not self.errors and not self.error
+
+    @property
+    def overdue(self) -> bool:
+        """Whether it was ended after the time that it was given."""
+        return any(each.finding.text.startswith(OVERDUE) for each in self.findings)
 
     def require_clean(self) -> None:
         """Raise unless it is clean.

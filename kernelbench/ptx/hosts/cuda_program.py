@@ -23,7 +23,7 @@ from kernelbench.ptx.hosts.built_program import LoadedProgram, is_executable, lo
 from kernelbench.ptx.hosts.checked_launches import CheckedLaunches
 from kernelbench.ptx.hosts.cuda_build import ProgramSources, program_library
 from kernelbench.ptx.hosts.cuda_host import CudaHost, cuda_host
-from kernelbench.ptx.hosts.cuda_launch import CudaLaunch, cuda_status
+from kernelbench.ptx.hosts.cuda_launch import FAILED, CudaLaunch, cuda_status
 from kernelbench.ptx.hosts.repeated_runs import (
     AT_ONCE,
     CHECKED,
@@ -199,5 +199,7 @@ class CudaProgram:
 
     def run_cuda(self, launch: CudaLaunch, memory: Mapping[str, Any]) -> int:
         """A launch: of a form not seen before in all schedules, else in one."""
+        if any(each.report.overdue for each in self._launches.made):
+            return FAILED  # as on a GPU, nothing of the program runs after it
         report = self._launches.make_cuda(launch, memory, ordered=True)
         return cuda_status(report)
