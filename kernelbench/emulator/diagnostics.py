@@ -46,13 +46,20 @@ _BEFORE_WAIT = "before griddepcontrol.wait (cudaGridDependencySynchronize)"
 _SECOND_ARRIVAL = "the count is "
 #: How the runtime names memory of another GPU (cuda_runtime/memory.cpp).
 _ANOTHER_GPUS = "cannot access: "
+_ORDER_BOTH = (
+    "order {both}: a CTA barrier (__syncthreads), an mbarrier, a warp's __syncwarp or an atomic "
+    "operation between them"
+)
+_ORDER_IN_SCRIPT = (
+    "order {both} by a barrier between them: tl.debug_barrier() in Triton, "
+    "cute.arch.sync_threads() in CuTe DSL"
+)
 #: What an engineer does about a class of findings.
 HELP = {
     "hang": "look for who should complete this wait: a missing arrive, "
     "commit or expect_tx, a wrong arrival count, or a role that left its loop early",
     "timeout": "give it more time by --timeout, or a smaller --shape; or a loop has no end",
-    "race": "order {both}: a CTA barrier (__syncthreads), an mbarrier, a warp's __syncwarp or an "
-    "atomic operation between them",
+    "race": _ORDER_BOTH,
     "early-read": "wait for the copy or the MMA of {other} (its mbarrier, wait_group, "
     "tcgen05.wait) before the read at {here}",
     "overwrite": "wait until {other} is done with the buffer (its `empty` barrier, or "
@@ -189,6 +196,8 @@ def _help(finding: Finding) -> str:
         "in": _ANOTHER_GPUS in text,
     }
     here, other = finding.access.where, finding.other.where if finding.other else ""
+    in_script = ".py:" in here and ".py:" in other and finding.kind == "race"
+    special[_ORDER_IN_SCRIPT] = in_script
     both = f"{here} and {other}" if other and here != other else "the two accesses"
     words = next((each for each, holds in special.items() if holds), HELP[finding.kind])
     named = {"here": here or "this access", "other": other or "the other access", "both": both}

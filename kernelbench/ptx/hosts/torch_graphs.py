@@ -44,7 +44,7 @@ class _Node:
     run: Callable[[], None]
 
 
-class Capture:
+class Recording:
     """What is recorded between the begin and the end of a capture.
 
     Args:
@@ -203,7 +203,8 @@ class _Graph:
     known: Callable[[], dict[int, weakref.ref[torch.UntypedStorage]]]
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        self._recorded: Capture | None = None
+        self._begun: Recording | None = None
+        self._recorded: Recording | None = None
         self._lines: dict[int, Line] = {}
 
     def capture_begin(self, *_: Any, **__: Any) -> None:
@@ -215,11 +216,12 @@ class _Graph:
             )
         if self.order.capture is not None:
             raise RuntimeError("CUDA error: a capture is under way")
-        self.order.capture = Capture(self.order, self.known())
+        self.order.capture = self._begun = Recording(self.order, self.known())
 
     def capture_end(self) -> None:
         """Record no more."""
-        capture, self.order.capture = self.order.capture, None
+        capture, self._begun = self._begun, None
+        self.order.capture = None
         if capture is None:
             raise RuntimeError("CUDA error: no capture is under way")
         capture.end()

@@ -11,18 +11,16 @@ import contextlib
 import ctypes
 import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kernelbench.emulator.runtime import Runtime, runtime
 from kernelbench.project.shipped import shipped_blocks
 
 if TYPE_CHECKING:
     import torch
-
-    from kernelbench.ptx.hosts.torch_graphs import Capture
 
 #: Operators by which the host learns a value, and so waits for it; or copies, that may be from it.
 _COPIES = {"copy_", "_to_copy"}
@@ -42,6 +40,27 @@ class Line:
     def point(self) -> list[int]:
         """Operations that are over when all that is on it now is."""
         return [*self.waits, *([self.newest] if self.newest else [])]
+
+
+class Capture(Protocol):
+    """What records operations of streams, :class:`kernelbench.ptx.hosts.torch_graphs.Recording`."""
+
+    def has(self, line: Line) -> bool: ...
+
+    def waits(self, line: Line, point: list[int]) -> None: ...
+
+    def record(self, run: Callable[[], None], *, launched: bool) -> None: ...
+
+    def held(self, tensor: torch.Tensor) -> Callable[[], torch.Tensor | None]: ...
+
+    def changes(self, tensors: list[torch.Tensor]) -> None: ...
+
+    def made(self, tensors: list[torch.Tensor]) -> None: ...
+
+    def operator(
+        self, function: Any, args: Any, kwargs: Any, made: Any, reads: list[torch.Tensor],
+        writes: list[torch.Tensor],
+    ) -> None: ...  # fmt: skip
 
 
 class StreamOrder:
