@@ -210,3 +210,45 @@ def test_streams_are_entered_within_each_other(script):
     with side, side:
         assert torch.cuda.current_stream() == side
     assert torch.cuda.current_stream() == default
+
+
+def test_tensors_of_host_and_gpu_are_two(script):
+    host = torch.arange(4)
+    gpu = host.to(torch.device("cuda"))
+    gpu += 1
+    back = gpu.cpu()
+    gpu += 1
+    assert host.tolist() == [0, 1, 2, 3] and back.tolist() == [1, 2, 3, 4]
+    layer = torch.nn.Linear(2, 2)
+    (weight, _) = (each.detach() for each in layer.parameters())
+    layer.to("cuda").weight.data.zero_()
+    assert weight.any()
+    torch.set_default_device("cuda")
+    drawn = torch.randn(2, generator=torch.Generator("cuda").manual_seed(1))
+    torch.set_default_device("cpu")
+    assert script.live.order.place_of(drawn) and not script.live.order.place_of(host)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize("reads", [True, False])
+def test_pinned_memory_is_the_hosts(script, waits, reads):
+    gpu, pinned = ints(1, 2), torch.zeros(2, dtype=torch.int32).pin_memory()
+    if reads:
+        pinned.copy_(gpu, non_blocking=True)
+    else:
+        gpu.copy_(pinned, non_blocking=True)
+    if waits:
+        torch.cuda.synchronize()
+    assert pinned.add(1).shape if reads else pinned.fill_(3).any()
+    texts = [each["text"] for each in script.live.order.report()["findings"]]
+    assert (len(texts) == 0) == waits
+    assert waits or ("on the host " in texts[0] and texts[0].endswith(NOTHING))
+
+
+def test_a_copy_between_tensors_of_the_gpu_is_waited_for_by_its_stream_alone(script):
+    x, y, side = ints(1), ints(0), torch.cuda.Stream()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(side):
+        y.copy_(x)
+    y.add(1)
+    assert script.live.order.report()["findings"]

@@ -43,23 +43,32 @@ class LiveTensors:
         # By address, where torch would find the storage again: == of tensors is for each element.
         self._known: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 
-    def keep(self, made: Any) -> None:
-        """Remember what a function of torch has returned."""
+    def keep(self, made: Any, on_gpu: bool | None = None, *, pinned: bool = False) -> None:
+        """Remember what a function of torch has returned.
+
+        Args:
+            on_gpu: Whether new memory of it is on the GPU; None if nothing tells.
+            pinned: Whether it is the host's, and copies need not wait for it.
+        """
         import torch
 
         if isinstance(made, torch.Tensor):
             storage = storage_of(made)
             if storage is not None:
-                self._keep(storage)
+                if self._keep(storage):
+                    self.order.placed(made, on_gpu)
+                if pinned:
+                    self.order.pinned.add(storage.data_ptr())
         elif isinstance(made, (list, tuple)):
             for each in made:
-                self.keep(each)
+                self.keep(each, on_gpu, pinned=pinned)
 
-    def _keep(self, storage: torch.UntypedStorage) -> None:
+    def _keep(self, storage: torch.UntypedStorage) -> bool:
+        """Whether it is new."""
         address, size = storage.data_ptr(), storage.nbytes()
         known = self._known.get(address)
         if not size or (known is not None and known() is storage):
-            return
+            return False
 
         def gone(of: weakref.ref[torch.UntypedStorage]) -> None:
             if self._known.get(address) is of:
@@ -67,6 +76,7 @@ class LiveTensors:
                 self.order.freed(address, size)
 
         self._known[address] = weakref.ref(storage, gone)
+        return True
 
     def known(self) -> dict[int, weakref.ref[torch.UntypedStorage]]:
         """The storages that are there, by address."""
@@ -129,7 +139,9 @@ def cuda_on_cpu(arch: int, sms: int) -> Iterator[LiveTensors]:
     from torch.overrides import TorchFunctionMode
 
     live = LiveTensors()
-    unchanged = {torch.Tensor.cuda, torch.Tensor.pin_memory, torch.Tensor.record_stream}
+    reads_device = {torch.device, torch._C._nn._parse_to}
+    moves = {torch.Tensor.cuda, torch.Tensor.cpu, torch.Tensor.to}
+    order = live.order
     host_reads = {torch.Tensor.cpu, torch.Tensor.to, torch.Tensor.numpy, torch.Tensor.tolist}
     is_cuda = torch.Tensor.is_cuda.__get__  # type: ignore[attr-defined]
     device_of = torch.Tensor.device.__get__
@@ -145,42 +157,108 @@ def cuda_on_cpu(arch: int, sms: int) -> Iterator[LiveTensors]:
             args: tuple[Any, ...] = (),
             kwargs: Mapping[str, Any] | None = None,
         ) -> Any:
-            if func in unchanged:
+            if func == torch.Tensor.record_stream:
                 return args[0]
+            if func == torch.Tensor.pin_memory:
+                live.keep(args[0], on_gpu=False, pinned=True)
+                return args[0]
+            if func in reads_device:
+                return func(*args, **(kwargs or {}))
             if func == is_cuda:
                 return True
             if func == device_of:
                 return torch.device("cuda", 0)
             if func == get_device:
                 return 0
+            target = _target(func, args, kwargs or {}, order)
             given = {name: _moved(each) for name, each in (kwargs or {}).items()}
-            given.pop("pin_memory", None)
+            pinned = bool(given.pop("pin_memory", False))
+            later = bool(given.get("non_blocking"))
             if isinstance(given.get("device"), int):  # a GPU's number
                 given["device"] = "cpu"
-            if (
-                func in host_reads
-                and not given.get("non_blocking")
-                and not (live.order.records and func == torch.Tensor.to)
-            ):
-                live.order.host_waits_for_current()
+            waits = func in host_reads and not later and order.place_of(args[0]) is not False
+            waits = waits and not (order.records and func == torch.Tensor.to)
+            if waits:
+                order.host_waits_for_current()
             if func == torch.Tensor.numpy:  # what is written there from now on is not seen
-                live.order.freed(*memory_behind(args[0]))
-            made = func(*map(_moved, args), **given)
-            live.keep(made)
+                order.freed(*memory_behind(args[0]))
+            with order.makes(target):
+                made = args[0] if func == torch.Tensor.cuda else func(*map(_moved, args), **given)
+            copied = func in moves and target is not None and _is_copy(order, args[0], target)
+            if copied and memory_behind(made) == memory_behind(args[0]):
+                with order.makes(target):
+                    made = made.clone()
+                if waits:
+                    order.host_waits_for_current()
+            live.keep(made, target, pinned=pinned or (copied and later and not target))
             return made
+
+    class OnCpuGenerator(torch.Generator):
+        """Of whatever device is named."""
+
+        def __new__(cls, *_: Any, **__: Any) -> OnCpuGenerator:
+            return super().__new__(cls)
+
+    def set_default_device(device: Any) -> None:
+        order.new_on_gpu = str(device).partition(":")[0] == "cuda" or isinstance(device, int)
 
     streams = stream_names(live.order)
     graphs = graph_names(live.order, streams["Stream"], live.known)
     names = _names(arch, sms) | streams | graphs
     before = {name: getattr(torch.cuda, name) for name in names}
+    own = {"Generator": OnCpuGenerator, "set_default_device": set_default_device}
+    torchs = {name: getattr(torch, name) for name in own}
     try:
+        for name, value in own.items():
+            setattr(torch, name, value)
         for name, value in names.items():
             setattr(torch.cuda, name, value)
         with OnCpu():
             yield live
     finally:
+        for name, value in torchs.items():
+            setattr(torch, name, value)
         for name, value in before.items():
             setattr(torch.cuda, name, value)
+
+
+def _target(
+    func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], order: StreamOrder
+) -> bool | None:
+    """Whether what a function of torch returns is on the GPU; None if nothing tells."""
+    import torch
+
+    if func in (torch.Tensor.cuda, torch.Tensor.cpu):
+        return bool(func == torch.Tensor.cuda)
+    for each in (*args, *kwargs.values()):
+        if isinstance(each, (torch.device, str)):
+            kind = str(each).partition(":")[0]
+            if kind in ("cuda", "cpu"):
+                return kind == "cuda"
+    if isinstance(kwargs.get("device"), int):
+        return True
+    if func == torch.Tensor.to and len(args) > 1 and isinstance(args[1], torch.Tensor):
+        return order.place_of(args[1])
+    places = {order.place_of(each) for each in _tensors((*args, *kwargs.values()))}
+    if not places and func not in (torch.from_numpy, torch.frombuffer):
+        return order.new_on_gpu
+    return True if True in places else None if None in places else False
+
+
+def _tensors(given: Any) -> Iterator[Any]:
+    import torch
+
+    if isinstance(given, torch.Tensor):
+        yield given
+    elif isinstance(given, (list, tuple)):
+        for each in given:
+            yield from _tensors(each)
+
+
+def _is_copy(order: StreamOrder, source: Any, to_gpu: bool) -> bool:
+    """Whether a tensor is moved to where it is not: to the GPU only if it is known to be aside."""
+    place = order.place_of(source)
+    return place is False if to_gpu else place is not False
 
 
 def _moved(argument: Any) -> Any:

@@ -75,11 +75,51 @@ class StreamOrder:
         self.current = self._lines[0]
         self.capture: Capture | None = None
         self.replaying = False
+        # By the address of a storage; what is not there may be on either side.
+        self._on_gpu: dict[int, bool] = {}
+        self.now_makes: bool | None = None
+        self.pinned: set[int] = set()
+        self.new_on_gpu = False
+        self._host: Line | None = None
 
     @property
     def is_checked(self) -> bool:
         """Whether the emulator is told of it."""
         return self._running is not None
+
+    def place_of(self, tensor: torch.Tensor) -> bool | None:
+        """Whether a tensor is on the GPU; None if nothing tells."""
+        return self._on_gpu.get(memory_behind(tensor)[0])
+
+    def placed(self, tensor: torch.Tensor, on_gpu: bool | None) -> None:
+        """New memory is on the GPU, or aside, or nothing tells."""
+        address = memory_behind(tensor)[0]
+        self.pinned.discard(address)
+        if on_gpu is None:
+            self._on_gpu.pop(address, None)
+        else:
+            self._on_gpu[address] = on_gpu
+
+    @contextlib.contextmanager
+    def makes(self, on_gpu: bool | None) -> Iterator[None]:
+        """Whether memory that torch asks for meanwhile is on the GPU; None if nothing tells."""
+        before, self.now_makes = self.now_makes, on_gpu
+        try:
+            yield
+        finally:
+            self.now_makes = before
+
+    def copy_waits(self, to: torch.Tensor, source: torch.Tensor, *, later: bool) -> bool:
+        """Whether the host waits for a copy.
+
+        Args:
+            later: ``non_blocking``, which holds for pinned memory.
+        """
+        places = {self.place_of(to), self.place_of(source)}
+        if places == {True}:
+            return False
+        host = [each for each in (to, source) if self.place_of(each) is not True]
+        return not later or any(memory_behind(each)[0] not in self.pinned for each in host)
 
     @property
     def records(self) -> Capture | None:
@@ -160,6 +200,7 @@ class StreamOrder:
         ahead = line.newest if programmatic and line.launched else 0
         after = [each for each in line.point if each != ahead]
         where = "the default stream" if line is self.default else f"stream {line.number - 1}"
+        where = "the host" if line is self._host else where
         self._running.operation(number, line.number, kind, name, f" on {where}", ahead, after)
         line.newest, line.launched = number, kind == "launch"
         line.waits.clear()
@@ -174,19 +215,38 @@ class StreamOrder:
         As long as there is no other one, nothing can come out of order with what it has accessed;
         it counts in memory that held nothing at first.
         """
-        with self.operation("transfer", f"torch's {name}{caller or calling_line()}"):
+        name = f"torch's {name}{caller or calling_line()}"
+        with self._on_host([*reads, *writes]), self.operation("transfer", name):
             if self._running is None:
                 return
             for writing, tensors in enumerate((reads, writes)):
                 for each in tensors:
                     memory = memory_behind(each)
-                    if not memory[1] or (len(self._lines) == 1 and memory[0] not in self._fresh):
+                    alone = len(self._lines) == 1 and not self.pinned
+                    if not memory[1] or (alone and memory[0] not in self._fresh):
                         continue
                     if _dense(each):
                         part = each.data_ptr(), each.numel() * each.itemsize
                         self._running.touched(memory, "a tensor", part, writing=bool(writing))
                     elif writing:
                         self.freed(*memory)
+
+    @contextlib.contextmanager
+    def _on_host(self, tensors: list[torch.Tensor]) -> Iterator[None]:
+        """What is asked for meanwhile is done by the host if all of the tensors are there.
+
+        As long as no memory is pinned, it may count as the current stream's.
+        """
+        if not self.pinned or {self.place_of(each) for each in tensors} != {False}:
+            yield
+            return
+        self._host = self._host or self.opened()
+        outer, self.current = self.current, self._host
+        try:
+            yield
+        finally:
+            self.current = outer
+        self.host_waits(self._host.point)
 
     def made_empty(self, tensor: torch.Tensor) -> None:
         """A tensor was made that holds nothing: NaN, as ``cudaMalloc``'s memory does here."""
@@ -389,6 +449,8 @@ def _operators_on(order: StreamOrder) -> Iterator[None]:
             returned = made if len(schema.returns) > 1 else (made,)
             for result, each in zip(returned, schema.returns, strict=False):
                 new = tensors(result) if each.alias_info is None else []
+                for tensor in new:
+                    order.placed(tensor, order.now_makes)
                 if name.startswith(("empty", "new_empty")):
                     if capture is None:
                         for tensor in new:
@@ -406,8 +468,13 @@ def _operators_on(order: StreamOrder) -> Iterator[None]:
                 return made
             if reads or writes:
                 order.operator(name, reads, writes)
-            moves = name == "_to_copy" and kwargs.get("device") and not kwargs.get("non_blocking")
-            if moves or name in _HOST_WAITS:
+            later = bool(kwargs.get("non_blocking")) or (name == "copy_" and args[2:3] == (True,))
+            waits = name == "_to_copy" and kwargs.get("device") and not later
+            if name == "copy_":
+                waits = order.copy_waits(args[0], args[1], later=later)
+            elif name in _HOST_WAITS:
+                waits = any(order.place_of(each) is not False for each in reads)
+            if waits:
                 order.host_waits_for_current()
             return made
 
