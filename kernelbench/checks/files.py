@@ -87,6 +87,10 @@ class FileAsked:
     others: tuple[str, ...] = ()
 
 
+#: What CUDA says of a cooperative launch that the SMs do not hold.
+_TOO_LARGE = "cudaErrorCooperativeLaunchTooLarge"
+
+
 @dataclass(frozen=True)
 class FileAnswer:
     """What came of it.
@@ -146,7 +150,7 @@ def _program(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnsw
         if not program.failed_call and program.lacks_gpus and (status == _WAIVED or not launches):
             call = f"; it asks how many GPUs there are: {_TWO_GPUS}"
         ended = "abort ended main" if status == _ABORTED else f"main returned {status}"
-        asks_sms = program.asks_sms and not launches
+        asks_sms = program.asks_sms and (not launches or _TOO_LARGE in call)
         return FileAnswer(tuple(launches), "wrong", ended + call, asks_sms=asks_sms)
     if program.fails_with is not None:
         how = "in other schedules"

@@ -465,6 +465,7 @@ def test_boxes_of_every_type(checked: Callable[..., Outcome]) -> None:
          "proxy-fence"),
         ("cluster.cu", "  cluster.sync();\n  if (cluster", "  if (cluster", "race"),
         ("grid_sync.cu", "    grid.sync();\n    y[i]", "    y[i]", "race"),
+        ("grid_sync.cu", " * sms, count", " * sms + 1, count", "returned 2"),
     ],
 )  # fmt: skip
 def test_copies_clusters_and_grids_that_synchronize(

@@ -288,6 +288,15 @@ def test_a_host_that_polls_is_not_left_alone(checked: Checked) -> None:
     assert place("-->", "answers.cu", outcome.out), outcome.out
 
 
+def test_each_frees_what_its_own_function_has_allocated(checked: Checked) -> None:
+    for name, other in (
+        ("mapped.cu", ("cudaFreeHost(", "cudaFree(")),
+        ("host_threads.cu", ("cudaFree(", "cudaFreeHost(")),
+    ):
+        outcome = checked(name, other)
+        assert outcome.code == 3 and "returned cudaErrorInvalidValue" in outcome.out, outcome.out
+
+
 def test_nodes_of_a_graph_wait_for_events_and_record_them(checked: Checked) -> None:
     assert checked("event_nodes.cu").code == 0
     for replaced in (

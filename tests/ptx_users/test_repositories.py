@@ -171,6 +171,16 @@ def test_what_cannot_be_loaded(tmp_path: Path, source: str, flags: list[str], re
         loadable_copy(tmp_path / "p", tmp_path / "nowhere")
 
 
+@needs_compiler
+def test_thread_local_variables_of_libraries(tmp_path: Path) -> None:
+    (tmp_path / "p.cpp").write_text(
+        "#include <mutex>\nint main() { std::once_flag o; std::call_once(o, [] {}); }\n"
+    )
+    subprocess.run(["g++", "p.cpp", "-o", "p"], cwd=tmp_path, check=True)
+    (tmp_path / "copy").mkdir()
+    loadable_copy(tmp_path / "p", tmp_path / "copy")
+
+
 @pytest.mark.parametrize(
     ("given", "wanted"),
     [

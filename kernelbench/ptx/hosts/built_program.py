@@ -144,8 +144,9 @@ def _require(file: Path, elf: Any) -> None:
             f"{file}: it is stripped, so that nobody knows where its main is", "keep its symbols"
         )
     for each in symbols.iter_symbols():
-        # Its code finds them where those of the process's own executable are.
-        if each["st_info"]["type"] == "STT_TLS" and not each.name.startswith(_RUNTIMES_OWN):
+        # Its code finds its own ones where those of the process's executable are.
+        own = each["st_shndx"] != "SHN_UNDEF" and not each.name.startswith(_RUNTIMES_OWN)
+        if each["st_info"]["type"] == "STT_TLS" and own:
             raise UsageError(
                 f"{file}: {source_name(each.name)} is thread-local, and it is loaded as a library",
                 "give its sources in place of what they were built to",

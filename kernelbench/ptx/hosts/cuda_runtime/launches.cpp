@@ -5,6 +5,8 @@
 #include "order.hpp"
 #include "state.hpp"
 
+extern "C" int kb_cudart_counted(int sms);  // device.cpp
+
 namespace kb::cuda {
 
 namespace {
@@ -21,8 +23,16 @@ bool fits(const Kernel& kernel, const Form& form) {
          form.shared <= kernel.dynamic_limit - std::min(kernel.dynamic_limit, kernel.static_shared);
 }
 
-// CUDA programming guide, "Grid Synchronization": all blocks of a cooperative launch are resident.
+// Whether the program has asked how many blocks an SM holds.
+bool counted_blocks = false;
+
+// CUDA programming guide, "Grid Synchronization": as many blocks as the SMs hold together. Of those
+// it has been told of, a program that has asked for both numbers may launch no more.
 bool resides(const Kernel& kernel, const Form& form) {
+  if (form.cooperative && counted_blocks && kb_cudart_counted(1) != 0 &&
+      count(form.grid) > static_cast<unsigned>(device.sms)) {
+    return false;
+  }
   return !form.cooperative ||
          count(form.grid) <= resident(kernel.module, kernel.name.c_str(), count(form.block),
                                       form.shared, count(form.cluster));
@@ -210,6 +220,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks,
   const Kernel* const kernel = kernel_of(function);
   if (kernel == nullptr) return remembered(cudaErrorInvalidDeviceFunction);
   *blocks = resident_blocks(*kernel, threads, shared);
+  counted_blocks = true;
   return cudaSuccess;
 }
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* function,

@@ -595,19 +595,27 @@ cudaError_t cudaMalloc3D(cudaPitchedPtr* made, cudaExtent extent) {
   *made = {nullptr, (extent.width + kPitch - 1) / kPitch * kPitch, extent.width, extent.height};
   return allocate(&made->ptr, made->pitch * extent.height * extent.depth, cudaMemoryTypeDevice);
 }
-// CUDA: frees wait for the device.
-cudaError_t cudaFree(void* address) {
-  KB_CALL;
+// CUDA: frees wait for the device, and each frees what its own function has allocated.
+static cudaError_t free_now(void* address, bool of_host) {
   const Range range = range_of(address);
+  if (range.begin == address && address != nullptr &&
+      (range.type == cudaMemoryTypeHost) != of_host) {
+    return remembered(cudaErrorInvalidValue);
+  }
   range.type == cudaMemoryTypeDevice ? finish_gpu(range.gpu) : finish_all();
   return freed_for_graphs(address) ? cudaSuccess : release(address);
+}
+cudaError_t cudaFree(void* address) {
+  KB_CALL;
+  return free_now(address, false);
 }
 cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
   KB_CALL;
   return release_on(stream, address);
 }
 cudaError_t cudaFreeHost(void* address) {
-  return cudaFree(address);
+  KB_CALL;
+  return free_now(address, true);
 }
 cudaError_t cudaHostRegister(void* address, size_t bytes, unsigned) {
   const std::lock_guard lock(allocating);
