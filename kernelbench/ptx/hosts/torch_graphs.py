@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from kernelbench.base.errors import UsageError
 from kernelbench.ptx.hosts.torch_streams import (
-    Line,
     ScriptStream,
+    StreamLine,
     StreamOrder,
     calling_line,
     storage_of,
@@ -62,18 +62,18 @@ class Recording:
         self._known = known
         self._made: list[torch.Tensor] = []
         self._changed: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
-        self._outside: dict[int, tuple[Line, int, list[int], bool]] = {}
+        self._outside: dict[int, tuple[StreamLine, int, list[int], bool]] = {}
         self._join(self.main, self.root)
 
-    def has(self, line: Line) -> bool:
+    def has(self, line: StreamLine) -> bool:
         """Whether what a stream is asked for is recorded."""
         return line.number in self._outside
 
-    def _join(self, line: Line, newest: int) -> None:
+    def _join(self, line: StreamLine, newest: int) -> None:
         self._outside[line.number] = (line, line.newest, line.waits, line.launched)
         line.newest, line.waits, line.launched = newest, [], False
 
-    def waits(self, line: Line, point: list[int]) -> None:
+    def waits(self, line: StreamLine, point: list[int]) -> None:
         """A stream waits for ``point``: it takes part from now on if that is recorded.
 
         Raises:
@@ -205,7 +205,7 @@ class _Graph:
     def __init__(self, *_: Any, **__: Any) -> None:
         self._begun: Recording | None = None
         self._recorded: Recording | None = None
-        self._lines: dict[int, Line] = {}
+        self._lines: dict[int, StreamLine] = {}
 
     def capture_begin(self, *_: Any, **__: Any) -> None:
         """Record what the current stream is asked for."""

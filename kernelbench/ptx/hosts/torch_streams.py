@@ -28,7 +28,7 @@ _HOST_WAITS = {"_local_scalar_dense", "equal", "nonzero", "is_nonzero", "copy_"}
 
 
 @dataclass
-class Line:
+class StreamLine:
     """A stream: the number of its newest operation, and what the next one waits for beside it."""
 
     number: int
@@ -45,9 +45,9 @@ class Line:
 class Capture(Protocol):
     """What records operations of streams, :class:`kernelbench.ptx.hosts.torch_graphs.Recording`."""
 
-    def has(self, line: Line) -> bool: ...
+    def has(self, line: StreamLine) -> bool: ...
 
-    def waits(self, line: Line, point: list[int]) -> None: ...
+    def waits(self, line: StreamLine, point: list[int]) -> None: ...
 
     def record(self, run: Callable[[], None], *, launched: bool) -> None: ...
 
@@ -69,7 +69,7 @@ class StreamOrder:
     def __init__(self) -> None:
         self._running: Runtime | None = None
         self._numbers = itertools.count(1)
-        self._lines = [Line(1)]
+        self._lines = [StreamLine(1)]
         self._fresh: set[int] = set()
         self._captured = itertools.count(-1, -1)
         self.current = self._lines[0]
@@ -80,7 +80,7 @@ class StreamOrder:
         self.now_makes: bool | None = None
         self.pinned: set[int] = set()
         self.new_on_gpu = False
-        self._host: Line | None = None
+        self._host: StreamLine | None = None
 
     @property
     def is_checked(self) -> bool:
@@ -148,20 +148,20 @@ class StreamOrder:
         if self.capture is not None:
             raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
 
-    def wait(self, line: Line, point: list[int]) -> None:
+    def wait(self, line: StreamLine, point: list[int]) -> None:
         """What comes on a stream waits for operations."""
         if self.capture is not None:
             self.capture.waits(line, point)
         line.waits += point
 
     @property
-    def default(self) -> Line:
+    def default(self) -> StreamLine:
         """The default stream."""
         return self._lines[0]
 
-    def opened(self) -> Line:
+    def opened(self) -> StreamLine:
         """A new stream. torch's are in no order with the default one (cudaStreamNonBlocking)."""
-        self._lines.append(Line(len(self._lines) + 1))
+        self._lines.append(StreamLine(len(self._lines) + 1))
         return self._lines[-1]
 
     @contextlib.contextmanager
@@ -325,10 +325,10 @@ class ScriptStream(_OnOrder):
 
     cuda_stream = 0
 
-    def __init__(self, *_args: Any, line: Line | None = None, **_options: Any) -> None:
+    def __init__(self, *_args: Any, line: StreamLine | None = None, **_options: Any) -> None:
         self.device = "cuda"
         self.line = line or self.order.opened()
-        self._outer: list[Line] = []
+        self._outer: list[StreamLine] = []
 
     def synchronize(self) -> None:
         """Have the host wait for what is on it."""
