@@ -35,6 +35,7 @@ class PtxSymbols(Symbols):
         self._file = file
         self._libraries: set[str] = set()
         self._layouts = layouts
+        self._places: dict[tuple[Any, ...], Place | None] = {}
         self._statements: dict[int, tuple[PtxFunction, Statement]] = {
             statement.line: (function, statement)
             for function in module.functions.values()
@@ -48,7 +49,13 @@ class PtxSymbols(Symbols):
 
     def place(self, pc: Mapping[str, Any] | None) -> Place | None:
         """The line of an address in the library, or in that of another module."""
-        return self._owner(pc).own_place(pc)
+        if pc is None:
+            return self.own_place(pc)
+        # A race is found thousands of times at few addresses.
+        owner, key = self._owner(pc), (pc.get("module"), pc.get("offset"), pc.get("line"))
+        if key not in owner._places:
+            owner._places[key] = owner.own_place(pc)
+        return owner._places[key]
 
     def _owner(self, pc: Mapping[str, Any] | None) -> PtxSymbols:
         own = pc is None or str(pc.get("module")) in self._libraries
