@@ -7,6 +7,7 @@ another. Nothing here imports more than Python's own modules: a build may call i
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import sys
 from collections.abc import Iterator, Sequence
@@ -19,40 +20,65 @@ _ARCHES = (
 )  # fmt: skip
 _MACHINE_CODE = {"-cubin", "--cubin"}
 _DEBUG = {"-G", "--device-debug"}
+#: Variables of the environment of a build: what names architectures instead, and the real nvcc.
+_FLAGS, _NVCC = "KERNELBENCH_NVCC_FLAGS", "KERNELBENCH_NVCC"
+_CALL = (
+    "import sys; sys.path.insert(0, {package!r}); "
+    "from kernelbench.build.nvcc_wrapper import main; main(sys.argv[1:])"
+)
 
 
-def toolkit_with(folder: Path, nvcc: Path, flags: Sequence[str]) -> dict[str, str]:
+def toolkit_with(root: Path, nvcc: Path, flags: Sequence[str]) -> dict[str, str]:
     """A CUDA toolkit's folder whose nvcc is this one, and the environment that has it found.
 
+    It stays: CMake keeps the compiler's path. Outside this environment its nvcc is the real one.
+
     Args:
-        folder: An empty folder.
+        root: The folder of such folders.
         nvcc: The real one, in its toolkit's folder ``bin``.
         flags: What names architectures instead.
     """
-    home = nvcc.resolve().parent.parent
-    (folder / "bin").mkdir()
-    for each in home.iterdir():
-        if each.name != "bin":
-            (folder / each.name).symlink_to(each)
-    for each in (home / "bin").iterdir():
-        if each.name != "nvcc":
-            (folder / "bin" / each.name).symlink_to(each)
-    script = folder / "bin" / "nvcc"
-    package = Path(__file__).resolve().parents[2]
-    script.write_text(
-        f"#!{sys.executable} -I\nimport sys\nsys.path.insert(0, {str(package)!r})\n"
-        "from kernelbench.build.nvcc_wrapper import main\n"
-        f"main(sys.argv[1:], {str(nvcc)!r}, {[*flags]!r})\n"
+    import hashlib
+    import shutil
+    import tempfile
+
+    script = (
+        f'#!/bin/sh\n[ -z "${_FLAGS}" ] || exec {shlex.quote(sys.executable)} -I -c '
+        f'{shlex.quote(_CALL.format(package=str(Path(__file__).resolve().parents[2])))} "$@"\n'
+        f'exec {shlex.quote(str(nvcc))} "$@"\n'
     )
-    script.chmod(script.stat().st_mode | stat.S_IXUSR)
-    path = os.pathsep.join([str(folder / "bin"), os.environ.get("PATH", os.defpath)])
-    named = {name: str(script) for name in ("NVCC", "CUDACXX") if os.environ.get(name)}
-    return {"PATH": path, "CUDA_HOME": str(folder), "CUDA_PATH": str(folder), **named}
+    folder = root / hashlib.sha256(f"{nvcc.resolve()}\n{script}".encode()).hexdigest()[:16]
+    if not folder.exists():
+        root.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix="tmp-", dir=root))
+        _fill(made, nvcc.resolve().parent.parent, script)
+        try:
+            made.rename(folder)
+        except OSError:  # another process was first
+            shutil.rmtree(made)
+    own = folder / "bin" / "nvcc"
+    path = os.pathsep.join([str(own.parent), os.environ.get("PATH", os.defpath)])
+    named = {name: str(own) for name in ("NVCC", "CUDACXX") if os.environ.get(name)}
+    emulated = {_FLAGS: shlex.join(flags), _NVCC: str(nvcc)}
+    return {"PATH": path, "CUDA_HOME": str(folder), "CUDA_PATH": str(folder), **named, **emulated}
 
 
-def main(words: list[str], nvcc: str, flags: list[str]) -> NoReturn:
+def _fill(folder: Path, home: Path, script: str) -> None:
+    (folder / "bin").mkdir()
+    for each in [*home.iterdir(), *(home / "bin").iterdir()]:
+        inside = each.relative_to(home)
+        if str(inside) not in ("bin", "bin/nvcc"):
+            (folder / inside).symlink_to(each)
+    own = folder / "bin" / "nvcc"
+    own.write_text(script)
+    folder.chmod(0o755)
+    own.chmod(own.stat().st_mode | stat.S_IXUSR)
+
+
+def main(words: list[str]) -> NoReturn:
     """Be nvcc."""
-    os.execv(nvcc, [nvcc, *for_emulator(words, flags)])
+    nvcc = os.environ[_NVCC]
+    os.execv(nvcc, [nvcc, *for_emulator(words, shlex.split(os.environ[_FLAGS]))])
 
 
 def for_emulator(words: Sequence[str], flags: Sequence[str]) -> list[str]:

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from kernelbench.base.cache_folder import cache_dir, writing
 from kernelbench.base.errors import UsageError
 from kernelbench.build import nvcc_wrapper
 from kernelbench.build.compiler import needed_nvcc
@@ -35,13 +36,15 @@ def built_programs(command: str, named: Sequence[str], arch: int) -> tuple[str, 
         EnvironmentProblem: Without nvcc.
     """
     nvcc = needed_nvcc("what --build makes").path
-    with tempfile.TemporaryDirectory(prefix="kernelbench-") as folder:
-        began = Path(folder).stat().st_mtime_ns
-        environment = nvcc_wrapper.toolkit_with(Path(folder), nvcc, emulated_flags(arch))
-        done = subprocess.run(
-            command, shell=True, stdout=sys.stderr.fileno(), env={**os.environ, **environment},
-            check=False,
-        )  # fmt: skip
+    root = cache_dir() / "toolkits"
+    with writing(root):
+        environment = nvcc_wrapper.toolkit_with(root, nvcc, emulated_flags(arch))
+    with tempfile.TemporaryFile() as clock:
+        began = os.fstat(clock.fileno()).st_mtime_ns
+    done = subprocess.run(
+        command, shell=True, stdout=sys.stderr.fileno(), env={**os.environ, **environment},
+        check=False,
+    )  # fmt: skip
     if done.returncode:
         raise UsageError(f"`{command}` ended with {done.returncode}", "it says why above")
     if named:
