@@ -46,10 +46,6 @@ _BEFORE_WAIT = "before griddepcontrol.wait (cudaGridDependencySynchronize)"
 _SECOND_ARRIVAL = "the count is "
 #: How the runtime names memory of another GPU (cuda_runtime/memory.cpp).
 _ANOTHER_GPUS = "cannot access: "
-_ORDER_BOTH = (
-    "order {both}: a CTA barrier (__syncthreads), an mbarrier, a warp's __syncwarp or an atomic "
-    "operation between them"
-)
 _ORDER_IN_SCRIPT = (
     "order {both} by a barrier between them: tl.debug_barrier() in Triton, "
     "cute.arch.sync_threads() in CuTe DSL"
@@ -59,7 +55,8 @@ HELP = {
     "hang": "look for who should complete this wait: a missing arrive, "
     "commit or expect_tx, a wrong arrival count, or a role that left its loop early",
     "timeout": "give it more time by --timeout, or a smaller --shape; or a loop has no end",
-    "race": _ORDER_BOTH,
+    "race": "order {both}: a CTA barrier (__syncthreads), an mbarrier, a warp's __syncwarp or an "
+    "atomic operation between them",
     "early-read": "wait for the copy or the MMA of {other} (its mbarrier, wait_group, "
     "tcgen05.wait) before the read at {here}",
     "overwrite": "wait until {other} is done with the buffer (its `empty` barrier, or "

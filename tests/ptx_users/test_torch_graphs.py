@@ -87,7 +87,7 @@ def test_two_branches_that_nothing_orders(live):
         main.wait_stream(side)
     assert not found(live)
     graph.replay()
-    assert found(live)
+    assert found(live) and not any("torch's set_" in each for each in found(live))
 
 
 @pytest.mark.parametrize("how", ["item", "tolist", "synchronize"])

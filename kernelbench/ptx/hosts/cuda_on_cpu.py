@@ -19,6 +19,7 @@ from kernelbench.ptx.hosts.torch_streams import (
     memory_behind,
     storage_of,
     stream_names,
+    tensors_in,
 )
 
 if TYPE_CHECKING:
@@ -50,18 +51,14 @@ class LiveTensors:
             on_gpu: Whether new memory of it is on the GPU; None if nothing tells.
             pinned: Whether it is the host's, and copies need not wait for it.
         """
-        import torch
-
-        if isinstance(made, torch.Tensor):
-            storage = storage_of(made)
-            if storage is not None:
-                if self._keep(storage):
-                    self.order.placed(made, on_gpu)
-                if pinned:
-                    self.order.pinned.add(storage.data_ptr())
-        elif isinstance(made, (list, tuple)):
-            for each in made:
-                self.keep(each, on_gpu, pinned=pinned)
+        for tensor in tensors_in(made):
+            storage = storage_of(tensor)
+            if storage is None:
+                continue
+            if self._keep(storage):
+                self.order.placed(tensor, on_gpu)
+            if pinned:
+                self.order.pinned.add(storage.data_ptr())
 
     def _keep(self, storage: torch.UntypedStorage) -> bool:
         """Whether it is new."""
@@ -176,8 +173,12 @@ def cuda_on_cpu(arch: int, sms: int) -> Iterator[LiveTensors]:
             later = bool(given.get("non_blocking"))
             if isinstance(given.get("device"), int):  # a GPU's number
                 given["device"] = "cpu"
-            waits = func in host_reads and not later and order.place_of(args[0]) is not False
-            waits = waits and not (order.records and func == torch.Tensor.to)
+            waits = (
+                func in host_reads
+                and not later
+                and order.place_of(args[0]) is not False
+                and not (order.records and func == torch.Tensor.to)
+            )
             if waits:
                 order.host_waits_for_current()
             if func == torch.Tensor.numpy:  # what is written there from now on is not seen
@@ -200,7 +201,7 @@ def cuda_on_cpu(arch: int, sms: int) -> Iterator[LiveTensors]:
             return super().__new__(cls)
 
     def set_default_device(device: Any) -> None:
-        order.new_on_gpu = str(device).partition(":")[0] == "cuda" or isinstance(device, int)
+        order.new_on_gpu = _device_kind(device) == "cuda" or isinstance(device, int)
 
     streams = stream_names(live.order)
     graphs = graph_names(live.order, streams["Stream"], live.known)
@@ -231,28 +232,17 @@ def _target(
     if func in (torch.Tensor.cuda, torch.Tensor.cpu):
         return bool(func == torch.Tensor.cuda)
     for each in (*args, *kwargs.values()):
-        if isinstance(each, (torch.device, str)):
-            kind = str(each).partition(":")[0]
-            if kind in ("cuda", "cpu"):
-                return kind == "cuda"
+        kind = _device_kind(each)
+        if kind in ("cuda", "cpu"):
+            return kind == "cuda"
     if isinstance(kwargs.get("device"), int):
         return True
     if func == torch.Tensor.to and len(args) > 1 and isinstance(args[1], torch.Tensor):
         return order.place_of(args[1])
-    places = {order.place_of(each) for each in _tensors((*args, *kwargs.values()))}
+    places = {order.place_of(each) for each in tensors_in((*args, *kwargs.values()))}
     if not places and func not in (torch.from_numpy, torch.frombuffer):
         return order.new_on_gpu
     return True if True in places else None if None in places else False
-
-
-def _tensors(given: Any) -> Iterator[Any]:
-    import torch
-
-    if isinstance(given, torch.Tensor):
-        yield given
-    elif isinstance(given, (list, tuple)):
-        for each in given:
-            yield from _tensors(each)
 
 
 def _is_copy(order: StreamOrder, source: Any, to_gpu: bool) -> bool:
@@ -265,8 +255,13 @@ def _moved(argument: Any) -> Any:
     """``cpu`` for ``cuda``, ``cuda:0`` or such a device; everything else as it is."""
     import torch
 
-    if isinstance(argument, torch.device):
-        return torch.device("cpu") if argument.type == "cuda" else argument
-    if isinstance(argument, str) and argument.partition(":")[0] == "cuda":
-        return "cpu"
-    return argument
+    if _device_kind(argument) != "cuda":
+        return argument
+    return torch.device("cpu") if isinstance(argument, torch.device) else "cpu"
+
+
+def _device_kind(argument: Any) -> str:
+    """``cuda`` for a device, or the name of one; of another word its beginning; else nothing."""
+    import torch
+
+    return str(argument).partition(":")[0] if isinstance(argument, (torch.device, str)) else ""

@@ -8,6 +8,7 @@ decides what comes next, and the memory that they have changed is put back.
 from __future__ import annotations
 
 import contextlib
+import functools
 import types
 import weakref
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from kernelbench.ptx.hosts.torch_streams import (
     StreamOrder,
     calling_line,
     storage_of,
+    tensors_in,
 )
 
 if TYPE_CHECKING:
@@ -110,7 +112,8 @@ class Recording:
 
         def again() -> torch.Tensor | None:
             now = there()
-            return None if now is None else torch.empty(0, dtype=dtype).set_(now, *place)
+            with self._order.aside():
+                return None if now is None else torch.empty(0, dtype=dtype).set_(now, *place)
 
         return again
 
@@ -129,7 +132,7 @@ class Recording:
         order, caller = self._order, calling_line()
         name = function._schema.name.rpartition("::")[2]
         given = tree_map_only(torch.Tensor, self.held, (args, kwargs, reads, writes))
-        kept = [each for each in tree_leaves(made) if isinstance(each, torch.Tensor)]
+        kept = tensors_in(made)
         new = {id(each) for each in kept} - {id(each) for each in tree_leaves((args, kwargs))}
 
         def tensor(held: Callable[[], torch.Tensor | None]) -> torch.Tensor:
@@ -140,9 +143,8 @@ class Recording:
 
         def run() -> None:
             again = tree_map_only(types.FunctionType, tensor, given)
-            with torch.no_grad():
-                results = tree_leaves(function(*again[0], **again[1]))
-                results = [each for each in results if isinstance(each, torch.Tensor)]
+            with torch.no_grad(), order.aside():
+                results = tensors_in(function(*again[0], **again[1]))
                 for old, result in zip(kept, results, strict=True):
                     if id(old) in new:
                         old.copy_(result)
@@ -245,8 +247,7 @@ class _Graph:
                     line = self._lines[node.line]
                 line.waits += [at for each in node.after for at in points[each]]
                 order.current = line
-                with order.replays():
-                    node.run()
+                node.run()
                 points[node.number] = line.point
         finally:
             order.current = outer
@@ -262,34 +263,29 @@ class _Graph:
 
 def graph_names(
     order: StreamOrder,
-    stream: type[ScriptStream],
+    new_stream: type[ScriptStream],
     known: Callable[[], dict[int, weakref.ref[torch.UntypedStorage]]],
 ) -> dict[str, Any]:
     """What ``torch.cuda`` has of graphs instead.
 
     Args:
         order: The script's streams.
-        stream: Their class.
+        new_stream: Their class.
         known: Gives the storages that are there, by address.
     """
-    made: list[ScriptStream] = []
+    own_stream = functools.cache(new_stream)
 
     @contextlib.contextmanager
     def graph(
         cuda_graph: _Graph, pool: Any = None, stream: ScriptStream | None = None, **_: Any
     ) -> Iterator[None]:
         order.host_waits_for_all()
-        if stream is None:
-            made[:] = made or [new_stream()]
-            stream = made[0]
-        with stream:
+        with stream or own_stream():
             cuda_graph.capture_begin()
             try:
                 yield
             finally:
                 cuda_graph.capture_end()
-
-    new_stream = stream
 
     def refuse(*_: Any, **__: Any) -> None:
         raise UsageError(

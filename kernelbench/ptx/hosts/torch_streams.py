@@ -74,7 +74,6 @@ class StreamOrder:
         self._captured = itertools.count(-1, -1)
         self.current = self._lines[0]
         self.capture: Capture | None = None
-        self.replaying = False
         # By the address of a storage; what is not there may be on either side.
         self._on_gpu: dict[int, bool] = {}
         self.now_makes: bool | None = None
@@ -129,15 +128,6 @@ class StreamOrder:
     def captured_number(self) -> int:
         """Of an operation that is recorded: below 0, and of no other."""
         return next(self._captured)
-
-    @contextlib.contextmanager
-    def replays(self) -> Iterator[None]:
-        """What torch does meanwhile is an operation of a graph, which says so itself."""
-        self.replaying = True
-        try:
-            yield
-        finally:
-            self.replaying = False
 
     def require_no_capture(self) -> None:
         """Refuse, as CUDA does, what no capture can record.
@@ -294,6 +284,15 @@ def _is_installed(file: str) -> bool:
     return "site-packages" in file or file.startswith(("<", str(Path(__file__).parents[2])))
 
 
+def tensors_in(given: Any) -> list[torch.Tensor]:
+    """A tensor, or all in a list of what else there may be."""
+    import torch
+
+    if isinstance(given, (list, tuple)):
+        return [tensor for each in given for tensor in tensors_in(each)]
+    return [given] if isinstance(given, torch.Tensor) else []
+
+
 def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
     """Its storage; None for one that has none here: meta, fake, sparse."""
     try:
@@ -416,13 +415,7 @@ def stream_names(order: StreamOrder) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _operators_on(order: StreamOrder) -> Iterator[None]:
-    import torch
     from torch.utils._python_dispatch import TorchDispatchMode
-
-    def tensors(given: Any) -> list[torch.Tensor]:
-        if isinstance(given, (list, tuple)):
-            return [tensor for each in given for tensor in tensors(each)]
-        return [given] if isinstance(given, torch.Tensor) else []
 
     class Noted(TorchDispatchMode):
         """Every operator comes by here."""
@@ -431,13 +424,11 @@ def _operators_on(order: StreamOrder) -> Iterator[None]:
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             kwargs = kwargs or {}
-            if order.replaying:
-                return func(*args, **kwargs)
             schema, name = func._schema, func._schema.name.rpartition("::")[2]
             reads: list[torch.Tensor] = []
             writes: list[torch.Tensor] = []
             for at, each in enumerate(schema.arguments):
-                given = tensors(args[at] if at < len(args) else kwargs.get(each.name))
+                given = tensors_in(args[at] if at < len(args) else kwargs.get(each.name))
                 if each.alias_info is None:
                     reads += given
                 elif each.alias_info.is_write:
@@ -448,7 +439,7 @@ def _operators_on(order: StreamOrder) -> Iterator[None]:
             made = func(*args, **kwargs)
             returned = made if len(schema.returns) > 1 else (made,)
             for result, each in zip(returned, schema.returns, strict=False):
-                new = tensors(result) if each.alias_info is None else []
+                new = tensors_in(result) if each.alias_info is None else []
                 for tensor in new:
                     order.placed(tensor, order.now_makes)
                 if name.startswith(("empty", "new_empty")):

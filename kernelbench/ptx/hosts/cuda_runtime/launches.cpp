@@ -30,7 +30,9 @@ bool counted_blocks = false;
 // it has been told of, a program that has asked for both numbers may launch no more.
 bool resides(const Kernel& kernel, const Form& form) {
   if (form.cooperative && counted_blocks && kb_cudart_counted(1) != 0 &&
-      count(form.grid) > static_cast<unsigned>(device.sms)) {
+      count(form.grid) >
+          static_cast<unsigned>(device.sms *
+                                resident_blocks(kernel, count(form.block), form.shared))) {
     return false;
   }
   return !form.cooperative ||
