@@ -62,6 +62,25 @@ def test_a_kernel_prints_once(bench: Bench, tmp_path: Path) -> None:
     assert sorted(line for line in outcome.err.splitlines() if "thread" in line) == sorted(lines)
 
 
+def test_a_program_that_forks_and_waits_for_all_its_children(bench: Bench, tmp_path: Path) -> None:
+    """They end where its own main does, and none of kernelbench's processes is among them."""
+    (tmp_path / "forks.cu").write_text(
+        "#include <cstdio>\n#include <cstdlib>\n#include <sys/wait.h>\n#include <unistd.h>\n"
+        "__global__ void k(int* x) { x[threadIdx.x] = 1; }\n"
+        "int main() {\n"
+        '  if (fork() == 0) { printf("a child\\n"); return 3; }\n'
+        "  if (fork() == 0) exit(4);\n"
+        "  int status, sum = 0;\n"
+        "  while (wait(&status) > 0) sum += WEXITSTATUS(status);\n"
+        "  int* x;\n  cudaMalloc(&x, 128);\n  k<<<1, 32>>>(x);\n"
+        "  return cudaDeviceSynchronize() || sum != 7;\n}\n"
+    )
+    outcome = bench("check", "forks.cu", cwd=tmp_path)
+    assert outcome.code == 0, outcome.out + outcome.err
+    assert outcome.err.count("a child\n") == 1 and "Traceback" not in outcome.err
+    assert "1 clean of 1" in outcome.out
+
+
 @pytest.mark.parametrize(
     ("kernel", "wanted"),
     [

@@ -52,13 +52,18 @@ class RepeatedRuns:
         self._run = run
         asks, self._ask = os.pipe()
         self._answer, answers = os.pipe()
-        self._process = os.fork()
-        if not self._process:
+        program = os.pidfd_open(os.getpid())
+        # Not a child of this process: the program may wait for all of its children.
+        between = os.fork()
+        if not between:
+            if os.fork():
+                os._exit(0)
             os.close(self._ask)
             os.close(self._answer)
-            self._wait_for_runs(asks, answers)
-        os.close(asks)
-        os.close(answers)
+            self._wait_for_runs(asks, answers, program)
+        os.waitpid(between, 0)
+        for each in (asks, answers, program):
+            os.close(each)
 
     def status(self, seeds: Sequence[int], limit_s: float, how: str = AS_IT_IS) -> int | None:
         """Main's status of a run; None if it did not come to its end."""
@@ -71,20 +76,18 @@ class RepeatedRuns:
         """Let the process go."""
         os.close(self._ask)
         os.close(self._answer)
-        os.waitpid(self._process, 0)
 
-    def _wait_for_runs(self, asks: int, answers: int) -> NoReturn:
-        end_with_parent()
+    def _wait_for_runs(self, asks: int, answers: int, program: int) -> NoReturn:
         nothing = os.open(os.devnull, os.O_RDWR)
         for stream in (1, 2):
             os.dup2(nothing, stream)
-        while head := os.read(asks, 4):
+        while asks in select.select([asks, program], [], [])[0] and (head := os.read(asks, 4)):
             limit, how, *seeds = json.loads(_read(asks, int.from_bytes(head, "little")))
             run = os.fork()
             if not run:
                 end_with_parent()
                 os._exit(self._status(seeds, how))
-            os.write(answers, bytes([_ended(run, limit)]))
+            os.write(answers, bytes([_ended(run, limit, program)]))
         os._exit(0)
 
     def _status(self, seeds: Sequence[int], how: str) -> int:
@@ -101,11 +104,11 @@ def _read(file: int, count: int) -> str:
     return found.decode()
 
 
-def _ended(process: int, limit_s: float) -> int:
-    """The exit code of a process, which has so many seconds."""
+def _ended(process: int, limit_s: float, program: int) -> int:
+    """The exit code of a process, which has so many seconds, and no more than the program."""
     end = os.pidfd_open(process)
     try:
-        if not select.select([end], [], [], limit_s)[0]:
+        if end not in select.select([end, program], [], [], limit_s)[0]:
             os.kill(process, signal.SIGKILL)
         _, status = os.waitpid(process, 0)
     finally:

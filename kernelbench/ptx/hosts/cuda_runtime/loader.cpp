@@ -238,9 +238,15 @@ int kb_cudart_run(int (*main_function)(int, char**), int argc, char** argv) {
   watch_program(reinterpret_cast<const void*>(main_function));
   watch_for_silence();
   static int status;
+  static pid_t process;
+  process = getpid();
   const std::terminate_handler before = std::set_terminate(at_terminate);
   const int left = sigsetjmp(at_exit_of_main, 1);
   status = left != 0 ? left - 1 : main_function(argc, argv);
+  if (getpid() != process) {  // a fork of the program's: only the program is checked
+    std::fflush(nullptr);
+    _exit(status);
+  }
   std::set_terminate(before);
   in_main = false;
   main_has_ended = true;
