@@ -59,7 +59,7 @@ _ABORTED = 134  # as a shell says SIGABRT, and loader.cpp
 _ARGUMENTS_GO = "a program's arguments go after `--`"
 _CALLED_BY_RUN = (
     "`kernelbench run {file} --shape NAME` calls a submission, as --task DIR does; a script calls "
-    "its kernels itself"
+    "its kernels itself, as one that calls pytest.main does"
 )
 _MAIN = re.compile(r"\bmain\s*\(")
 #: Headers of test frameworks have one, too, and flags other than these bring files.
