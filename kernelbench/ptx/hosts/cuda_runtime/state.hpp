@@ -193,6 +193,7 @@ struct What {
   Gpus gpus = 0;
   void* memory = nullptr;      // that it allocates or frees
   const void* word = nullptr;  // that it writes for a stream to wait for
+  bool passes = false;         // a launch behind it may begin early behind the launch before it
 };
 inline What of_memory(Kind kind, void* memory) {
   What what;
