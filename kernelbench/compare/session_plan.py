@@ -18,8 +18,6 @@ from kernelbench.records.metrics import Metric
 from kernelbench.stats.inference import MAX_SESSIONS
 from kernelbench.worker.jobs import Timing
 
-__all__ = ["SessionPlan", "plan_sessions", "power_of", "sessions_needed"]
-
 
 @dataclass(frozen=True)
 class SessionPlan:
