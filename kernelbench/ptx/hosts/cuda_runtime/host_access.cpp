@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
@@ -33,14 +34,19 @@ struct Pages {
   bool reads;  // the host may read them: what is pending reads, too
 };
 std::vector<Pages> watched;
+std::vector<Pages> last_watched;  // that others may trap in still
 bool protecting = false;
 // Of the program's library: findings name lines there, also where libc does the access.
 const void* program_base = nullptr;
+// Threads of the host trap side by side.
+std::recursive_mutex watching;
 // The page that one instruction may access.
-char* open_page = nullptr;
+thread_local char* open_page = nullptr;
 size_t traps = 0;
-std::pair<const void*, const void*> last_trapped;  // the instruction, and what it accessed
-size_t trapped_there = 0;
+// The instruction, and what it accessed.
+thread_local std::pair<const void*, const void*> last_trapped;
+thread_local size_t trapped_there = 0;
+thread_local std::pair<const void*, const void*> tried_again;
 std::map<const void*, const void*> last_looks;  // what each instruction accessed last
 std::set<const void*> polling;                  // those that have looked at what was polled
 
@@ -53,7 +59,7 @@ constexpr size_t kPolls = 1000;
 
 // So long the host may poll a word while nothing is pending: a thread of its own may write it.
 constexpr double kPatienceMs = 5000;
-double polls_since_ms = 0;
+thread_local double polls_since_ms = 0;
 
 struct Freed {
   char* begin;
@@ -83,11 +89,11 @@ char* page_of(const void* address) {
 
 constexpr long long kTrapFlag = 0x100, kWriting = 2;
 
-const Pages* pages_of(const char* address) {
-  const auto found = std::find_if(watched.rbegin(), watched.rend(), [address](const Pages& each) {
+const Pages* pages_of(const char* address, const std::vector<Pages>& among = watched) {
+  const auto found = std::find_if(among.rbegin(), among.rend(), [address](const Pages& each) {
     return address >= each.begin && address < each.end;
   });
-  return found != watched.rend() ? &*found : nullptr;
+  return found != among.rend() ? &*found : nullptr;
 }
 
 // Behind the instruction, or behind the call in the program that led to one elsewhere.
@@ -117,11 +123,18 @@ int on_host_fault(const void* address, void* context) {
                "the host accesses " + memory->name + ", which it has freed");
     return 1;
   }
-  if (!protecting || pages_of(at) == nullptr) return 0;
-  host_is_there();
-  const bool writing = (registers[REG_ERR] & kWriting) != 0;
+  std::unique_lock lock(watching);
   const auto* pc = reinterpret_cast<const void*>(registers[REG_RIP]);
   const std::pair<const void*, const void*> now{pc, at};
+  if (!protecting || pages_of(at) == nullptr) {
+    // Since it has trapped, another thread may have opened the page: it is tried once more.
+    const bool opened = pages_of(at, last_watched) != nullptr && now != tried_again;
+    tried_again = now;
+    return opened ? 1 : 0;
+  }
+  host_is_there();
+  const bool writing = (registers[REG_ERR] & kWriting) != 0;
+  tried_again = {};
   trapped_there = now == last_trapped ? trapped_there + 1 : 0;
   last_trapped = now;
   if (trapped_there == 0) polls_since_ms = now_ms();
@@ -130,6 +143,7 @@ int on_host_fault(const void* address, void* context) {
       host_found(true, in_program(pc),
                  "the host polls a word, and nothing is pending that could change it");
       unwatch();
+      lock.unlock();
       leave_main();
     }
   } else if (trapped_there > kPolls) {
@@ -137,6 +151,7 @@ int on_host_fault(const void* address, void* context) {
     for (const auto& [each, looked] : last_looks) {
       if (looked == at) polling.insert(each);
     }
+    lock.unlock();
     host_polls();
     do_unseen();  // what the loop waits for
     return 1;
@@ -159,6 +174,7 @@ int on_host_fault(const void* address, void* context) {
 void on_step(int, siginfo_t*, void* context) {
   static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_EFL] &= ~kTrapFlag;
   char* const page = std::exchange(open_page, nullptr);
+  const std::lock_guard lock(watching);
   const Pages* const pages = page != nullptr && protecting ? pages_of(page) : nullptr;
   if (pages != nullptr) protect({page, page + page_bytes(), pages->reads});
 }
@@ -196,6 +212,7 @@ void watch_all() {
 // Pages that belong to such memory as a whole; those of an allocation are its own to their end.
 void watch(const Reach& reach) {
 #if defined(__x86_64__)
+  const std::lock_guard lock(watching);
   const Range range = range_of(reach.at);
   const bool hosts = range.type == cudaMemoryTypeHost || range.type == cudaMemoryTypeManaged;
   if (!hosts || range.number == 0 || traps > kMostTraps) return;
@@ -244,9 +261,11 @@ std::vector<char*> kept_no_longer() {
 }
 
 void unwatch() {
+  const std::lock_guard lock(watching);
   for (const Pages& each : watched) {
     mprotect(each.begin, static_cast<size_t>(each.end - each.begin), PROT_READ | PROT_WRITE);
   }
+  last_watched = std::move(watched);
   watched.clear();
   protecting = false;
   if (traps <= kMostTraps) traps = 0;

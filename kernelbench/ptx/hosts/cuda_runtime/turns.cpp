@@ -29,36 +29,15 @@ thread_local bool is_gpu = false;
 std::atomic<size_t> acts = 0;
 size_t idle_turns = 0;
 constexpr size_t kMostIdleTurns = 3;
+// With threads of its own they take so long at least: another one may be about to do something.
+double idle_since_ms = 0;
+constexpr double kIdleMs = 2000;
 
 void hand_over(std::unique_lock<std::mutex>& lock, bool to_gpu) {
   gpu_has_turn = to_gpu;
   passed.notify_all();
   passed.wait(lock, [to_gpu] { return gpu_has_turn != to_gpu; });
 }
-
-// The emulator asks, in a launch that cannot go on; 0 if the host cannot help.
-int host_turn() {
-  if (!is_gpu || host_blocked || idle_turns > kMostIdleTurns) return 0;
-  const size_t before = acts;
-  watch_pending();
-  order_ends();
-  const size_t held = one_call.let_go();
-  {
-    std::unique_lock lock(passing);
-    kernel_waits = true;
-    hand_over(lock, false);
-    kernel_waits = false;
-  }
-  one_call.take(held);
-  unwatch();
-  begin_running_again();
-  idle_turns = acts == before ? idle_turns + 1 : 0;
-  return 1;
-}
-
-// Of the host; a function that is called may end what it waits for.
-std::atomic<double> silent_since_ms = 0;
-constexpr double kSilenceMs = 1000, kAgainMs = 100;
 
 // Threads of the process while the host has only the one that calls main.
 std::atomic<size_t> threads_before = 0;
@@ -73,6 +52,37 @@ size_t threads_now() {
   if (tasks != nullptr) closedir(tasks);
   return count;
 }
+
+// Whether turns of the host lead to nothing.
+bool is_idle() {
+  if (idle_turns <= kMostIdleTurns) return false;
+  return threads_now() <= threads_before + 1 || now_ms() - idle_since_ms > kIdleMs;
+}
+
+// The emulator asks, in a launch that cannot go on; 0 if the host cannot help.
+int host_turn() {
+  if (!is_gpu || host_blocked || is_idle()) return 0;
+  const size_t before = acts;
+  watch_pending();
+  order_ends();
+  const size_t held = one_call.let_go();
+  {
+    std::unique_lock lock(passing);
+    kernel_waits = true;
+    hand_over(lock, false);
+    kernel_waits = false;
+  }
+  one_call.take(held);
+  unwatch();
+  begin_running_again();
+  idle_turns = acts == before ? idle_turns + 1 : 0;
+  if (idle_turns == 0) idle_since_ms = now_ms();
+  return 1;
+}
+
+// Of the host; a function that is called may end what it waits for.
+std::atomic<double> silent_since_ms = 0;
+constexpr double kSilenceMs = 1000, kAgainMs = 100;
 
 }  // namespace
 
@@ -121,6 +131,7 @@ void gpu_goes_on(const std::function<void()>& work, bool blocks) {
   host_blocked = blocks;
   if (!kernel_waits) {
     idle_turns = 0;
+    idle_since_ms = now_ms();
     ask_for_turns(host_turn);
     std::thread([work] {
       is_gpu = true;

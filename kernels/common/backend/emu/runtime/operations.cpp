@@ -496,15 +496,17 @@ KB_EMU_EXPORT void kb_emu_touched(const void* allocation, uint64_t size, const c
 // The host reads or writes such a range, while something is pending that may access it; or a
 // function of the host that is the current operation. `looks`: by an instruction that polls.
 // PTX: 8.9: an observer of a word has what its writers have released at the scope of the system.
-// Assumption: a look of the host's at what it polls acquires.
+// Assumption: a look of the host's at what it polls acquires, and at what a kernel has released to
+// the system, as a load of x86 does.
 KB_EMU_EXPORT void kb_emu_host_touched(const void* allocation, uint64_t size, const char* name,
                                        const void* at, uint64_t bytes, int writing, const void* pc,
                                        int looks) {
   if (!is_program) return;
   const auto access = [&] {
-    touch(allocation, size, name, at, bytes, writing != 0, pc, looks != 0);
-    if (looks == 0) return;
-    note_acquired(released_before(at));
+    const Released released = released_before(at);
+    const bool looks_at = looks != 0 || (writing == 0 && released.of_system != nullptr);
+    touch(allocation, size, name, at, bytes, writing != 0, pc, looks_at);
+    if (looks_at) note_acquired(released);
   };
   if (current != nullptr) return access();
   by_host(pc, access);
