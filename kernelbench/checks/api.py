@@ -125,8 +125,8 @@ def check(
         arch: Compute capability that nvcc and Triton compile files for, such as 90.
         gpus: GPUs of the kind that a CUDA program has, up to 64.
         task: Folder of the GPU MODE task whose tests call the files, which are submissions.
-        build: A command of the shell that builds programs (``make foo``); what its nvcc links is
-            checked, or the executable that ``steps`` names.
+        build: A command of the shell that builds programs (``make foo``) or torch's extensions;
+            what its nvcc links is checked, or the executable or the script that ``steps`` names.
         flags: nvcc's, for the sources of a CUDA program.
         arguments: What a program or script is started with.
         save: Whether to keep the report; not of files.
@@ -140,7 +140,10 @@ def check(
         Interrupted: After Ctrl-C. As of every error, ``partial`` is the report up to there.
     """
     observer = observer or Observer()
-    names = _built(build, names_of(steps), arch, observer) if build else step_names(steps)
+    if build:
+        names, extensions = _built(build, names_of(steps), arch, observer)
+    else:
+        names, extensions = step_names(steps), ()
     if any(map(is_file_to_check, names)):
         of_steps = {
             "shape": shapes, "inputs": inputs, "budget": budget_s is not None, "strict": strict,
@@ -151,7 +154,10 @@ def check(
         asked = _request(sms or FILE_SMS, schedules, None, seed, timeout_s, max_findings, 1)
         asked = replace(asked, allow=allowances.require_allowances(allow))
         gpu_sms = sms[0] if sms else 0
-        given = FileOptions(arch, gpu_sms, gpus, str(task or ""), tuple(flags), tuple(arguments))
+        given = FileOptions(
+            arch, gpu_sms, gpus, str(task or ""), tuple(flags), tuple(arguments), extensions,
+            build if build and extensions else "",
+        )  # fmt: skip
         return _check_files(names, asked, given, command, observer)
     _refuse(task, mma_rounding, gpus, [*flags, *arguments])
     asked = replace(
@@ -170,11 +176,13 @@ def check(
     return _save(folder, report, observer) if save else report
 
 
-def _built(command: str, named: tuple[str, ...], arch: int, observer: Observer) -> tuple[str, ...]:
-    from kernelbench.checks.builds import built_programs
+def _built(
+    command: str, named: tuple[str, ...], arch: int, observer: Observer
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    from kernelbench.checks.builds import built_by
 
     observer.progress(f"building: {command}")
-    return built_programs(command, named, arch)
+    return built_by(command, named, arch)
 
 
 def _check_files(

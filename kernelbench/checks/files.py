@@ -185,6 +185,7 @@ def _script(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswe
         sms=asked.sms,
         limit_s=asked.limit_s,
     ) as session:
+        session.import_built(asked.given.extensions)
         is_about_to_print()
         try:
             if asked.given.task:

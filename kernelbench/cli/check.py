@@ -169,7 +169,8 @@ class _WithArguments(click.Command):
 @click.option(
     "--build",
     metavar="COMMAND",
-    help="Build with this command ('make foo'), and check what its nvcc links, or ./STEP.",
+    help="Build with this command ('make foo'), and check what its nvcc links, or STEP: ./foo, or "
+    "a script that imports the extensions of a setup.py.",
 )
 @click.option(
     "--compile-commands",

@@ -325,6 +325,8 @@ class View(console.Watching):
             if Path(name).name == step.step
         )
         flags = ["--nvcc", shlex.join(plan.given.flags)] if plan.given.flags else []
+        if plan.given.build:
+            flags += ["--build", plan.given.build]
         if plan.given.arch != FileOptions.arch:
             flags += ["--arch", str(plan.given.arch)]
         if plan.given.gpus > 1:
