@@ -102,8 +102,9 @@ def check(
         steps: A step's name, a range, a lineage's name or a step's folder; or several. Or files:
             ``.cu`` (and what is linked with it), an executable with PTX (``./program``), ``.ptx``
             with its launches in a TOML file beside it, or a ``.py`` script or submission with
-            kernels of its own. Files take ``schedules``, ``sms`` (one number), ``seed``,
-            ``max_findings``, ``allow``, ``timeout_s``, ``arch``, ``gpus``, ``task``, ``flags``
+            kernels of its own, or a file or folder of pytest's tests. Files take ``schedules``,
+            ``sms`` (one number), ``seed``, ``max_findings``, ``allow``, ``timeout_s``, ``arch``,
+            ``gpus``, ``task``, ``flags``
             and ``arguments``.
         shapes: By name or ad hoc; a few small ones of the problem's choice if None.
         schedules: For each shape, input class and number of SMs; at most 100 if None. Of a file,
@@ -230,7 +231,7 @@ def _refuse_beside_files(
     for name in names:
         if not is_file_to_check(name):
             raise UsageError(f"{name} is a step, and others are files", "check them one by one")
-        if not Path(name).is_file():
+        if not Path(name).exists():
             raise UsageError(f"{name}: there is no such file")
     for option, given in of_steps.items():
         if given:

@@ -263,3 +263,45 @@ def test_extensions_of_a_setup(bench: Bench, tmp_path: Path) -> None:
         f"kernelbench: `{build}` builds an extension of torch; "
         f"name the script that imports it: kernelbench check test.py --build '{build}'"
     )
+
+
+_TESTS = """
+import pytest
+import torch
+from torch.utils.cpp_extension import load
+
+
+def test_right(files):
+    assert torch.cuda.is_available()
+    load("_C", files).run()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_wrong(files):
+    assert len(files) == 4
+"""
+
+
+@pytest.mark.skipif(toolchain.nvcc() is None, reason="no nvcc")
+@pytest.mark.usefixtures("emulator_runtime")
+def test_suites_of_pytest(bench: Bench, tmp_path: Path) -> None:
+    """A folder, or a file: with its conftest, and what pytest is told. No cache is left."""
+    sources = {"module.cpp": _MODULE}
+    for name in ("a", "b"):
+        text = _KERNEL.replace("NAME", name).replace("SYNC", "__syncthreads();")
+        sources[f"{name}.cu"] = f"#define WITH_KERNELS 1\n#define THREADS 64\n{text}"
+    fixture = f"import pytest\n\n\n@pytest.fixture\ndef files():\n    return {[*sources]}\n"
+    files = {"tests/conftest.py": fixture, "tests/test_own.py": _TESTS, **sources}
+    (tmp_path / "tests").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    outcome = bench("check", "tests", cwd=tmp_path)
+    assert outcome.code == 3, outcome.out + outcome.err
+    assert re.search(r"^tests +a_kernel +clean", outcome.out, re.M)
+    assert "tests script: wrong: tests/test_own.py::test_wrong: AssertionError: " in outcome.out
+    outcome = bench("check", "tests/test_own.py", "--", "-k", "right", cwd=tmp_path)
+    assert outcome.code == 0, outcome.out + outcome.err
+    assert "test_own.py  b_kernel  clean" in outcome.out and "1 passed" in outcome.err
+    outcome = bench("check", "tests/test_own.py", "--", "-k", "nothing", cwd=tmp_path)
+    assert outcome.error == "kernelbench: tests/test_own.py: pytest finds no test"
+    assert not [*tmp_path.rglob("*cache*")]
