@@ -24,6 +24,8 @@ _MACHINE_CODE = {"-cubin", "--cubin"}
 _DEBUG = {"-G", "--device-debug"}
 #: Variables of the environment of a build: what names architectures instead, and the real nvcc.
 _FLAGS, _NVCC = "KERNELBENCH_NVCC_FLAGS", "KERNELBENCH_NVCC"
+_STUBS = "stubs"  # as CMake looks for it
+_FUNCTION = re.compile(r"\bcu[A-Z]\w+")
 _CALL = (
     "import sys; sys.path.insert(0, {package!r}); "
     "from kernelbench.build.nvcc_wrapper import main; main(sys.argv[1:])"
@@ -56,9 +58,13 @@ def toolkit_with(root: Path, nvcc: Path, flags: Sequence[str]) -> dict[str, str]
         if each == own or not _real(each).is_file():
             _fill(each.parent.parent, home, script)
     path = os.pathsep.join([str(own.parent), os.environ.get("PATH", os.defpath)])
+    libraries = [str(folder / _STUBS), os.environ.get("LIBRARY_PATH", "")]
     named = {name: str(own) for name in ("NVCC", "CUDACXX") if os.environ.get(name)}
     emulated = {_FLAGS: shlex.join(flags), _NVCC: str(nvcc)}
-    return {"PATH": path, "CUDA_HOME": str(folder), "CUDA_PATH": str(folder), **named, **emulated}
+    return {
+        "PATH": path, "LIBRARY_PATH": os.pathsep.join(filter(None, libraries)),
+        "CUDA_HOME": str(folder), "CUDA_PATH": str(folder), **named, **emulated,
+    }  # fmt: skip
 
 
 def _home(nvcc: Path) -> Path:
@@ -78,7 +84,7 @@ def _real(own: Path) -> Path:
 
 def _fill(folder: Path, home: Path, script: str) -> None:
     """Have a folder lead to a toolkit; others may do the same now, and builds may use it."""
-    entries = [each for each in home.iterdir() if each.name != "bin"]
+    entries = [each for each in home.iterdir() if each.name not in ("bin", _STUBS)]
     entries += [each for each in (home / "bin").iterdir() if each.name != "nvcc"]
     for each in entries:
         link = folder / each.relative_to(home)
@@ -90,6 +96,9 @@ def _fill(folder: Path, home: Path, script: str) -> None:
         with _replacing(own) as made:
             made.write_text(script)
             made.chmod(made.stat().st_mode | stat.S_IXUSR)
+    header = home / "include" / "cuda.h"
+    if header.is_file() and not (folder / _STUBS / "libcuda.so").exists():
+        _make_driver(folder / _STUBS, header.read_text(errors="replace"))
 
 
 @contextlib.contextmanager
@@ -97,6 +106,21 @@ def _replacing(path: Path) -> Iterator[Path]:
     made = path.with_name(f"{path.name}.{os.getpid()}")
     yield made
     made.replace(path)
+
+
+def _make_driver(folder: Path, header: str) -> None:
+    """What ``-lcuda`` finds where no driver is installed: its functions, which do nothing."""
+    import subprocess
+
+    names = {f"{each}{end}" for each in _FUNCTION.findall(header) for end in ("", "_ptsz", "_ptds")}
+    folder.mkdir(exist_ok=True)
+    command = ["c++", "-shared", "-nostdlib", "-Wl,-soname,libcuda.so.1", "-x", "assembler", "-"]
+    with contextlib.suppress(OSError), _replacing(folder / "libcuda.so") as made:
+        subprocess.run(
+            [*command, "-o", made],
+            input="".join(f".globl {each}\n.type {each}, @function\n{each}:\n" for each in names),
+            text=True, check=False,
+        )  # fmt: skip
 
 
 def main(words: list[str]) -> NoReturn:

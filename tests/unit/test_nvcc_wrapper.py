@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
+
+import pytest
 
 from kernelbench.build.nvcc_wrapper import toolkit_with
 
@@ -52,3 +55,13 @@ def test_it_follows_a_toolkit(tmp_path: Path) -> None:
     assert (own / "include").resolve() == tmp_path / "13.1" / "include"
     said = subprocess.run([own / "bin" / "nvcc", "-c"], check=True, capture_output=True, text=True)
     assert said.stdout == "-c\n"
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
+def test_programs_link_with_a_driver_where_none_is(tmp_path: Path) -> None:
+    environment = toolkit_with(tmp_path / "toolkits", _toolkit(tmp_path / "13.0"), [])
+    source = tmp_path / "main.cpp"
+    source.write_text('extern "C" int cuInit(unsigned);\nint main() { return cuInit(0); }\n')
+    command = ["c++", "-o", str(tmp_path / "program"), str(source), "-lcuda"]
+    subprocess.run(command, check=True, env={**os.environ, **environment})
+    assert b"libcuda.so.1" in (tmp_path / "program").read_bytes()
