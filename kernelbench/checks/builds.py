@@ -52,13 +52,10 @@ def built_by(command: str, named: Sequence[str], arch: int) -> Built:
     with tempfile.TemporaryDirectory(prefix="kernelbench-") as noted:
         path = os.pathsep.join(filter(None, [str(_NOTED), os.environ.get("PYTHONPATH")]))
         environment |= {"PYTHONPATH": path, "KERNELBENCH_EXTENSIONS": noted}
-        done = subprocess.run(
-            command, shell=True, stdout=sys.stderr.fileno(), env={**os.environ, **environment},
-            check=False,
-        )  # fmt: skip
+        status = _status_of(command, {**os.environ, **environment})
         extensions = tuple(each.read_text() for each in Path(noted).iterdir())
-    if done.returncode:
-        raise UsageError(f"`{command}` ended with {done.returncode}", "it says why above")
+    if status:
+        raise UsageError(f"`{command}` ended with {status}", "it says why above")
     if named:
         return Built(tuple(named), extensions)
     if extensions:
@@ -75,6 +72,17 @@ def built_by(command: str, named: Sequence[str], arch: int) -> Built:
     if len(made) > 1:
         raise UsageError(f"`{command}` has linked {', '.join(made)}", "name the one to check")
     return Built(tuple(made), ())
+
+
+def _status_of(command: str, environment: dict[str, str]) -> int:
+    with subprocess.Popen(
+        command, shell=True, stdout=sys.stderr.fileno(), env=environment
+    ) as process:
+        try:
+            return process.wait()
+        except BaseException:
+            process.terminate()  # make ends its own
+            raise
 
 
 def _programs_since(time_ns: int) -> Iterator[Path]:
