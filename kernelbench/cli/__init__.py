@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import traceback
+from io import TextIOWrapper
 from typing import Any
 
 import click
@@ -129,6 +130,9 @@ def main(args: list[str] | None = None) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:  # `nohup` ignores one
             signal.signal(number, _as_ctrl_c)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # not every encoding has our arrows
+            stream.reconfigure(errors="replace")
     try:
         code = run_elsewhere(words) if args is None else None
     except KernelbenchError as error:
