@@ -63,6 +63,7 @@ _CALLED_BY_RUN = (
     "`kernelbench run {file} --shape NAME` calls a submission, as --task DIR does; a script calls "
     "its kernels itself"
 )
+_BUILD_OPTION = "--build 'python setup.py build_ext --inplace'"
 _OF_TESTS = "those of pytest's that ran; words behind `--` are pytest's"
 _MAIN = re.compile(r"\bmain\s*\(")
 #: Headers of test frameworks have one, too, and flags other than these bring files.
@@ -211,6 +212,8 @@ def _script(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswe
         except Exception as error:
             end = "wrong" if isinstance(error, AssertionError) else "fault"
             reason = describe_exception(error, file)
+            if isinstance(error, ImportError) and not asked.given.extensions and _builds_torch():
+                reason += f"; its extension is built here by {_BUILD_OPTION}"
         finally:
             if end != "done":
                 session.explain_failure()
@@ -218,6 +221,12 @@ def _script(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswe
     if end == "done" and session.unnoticed:
         end, reason = "fault", session.unnoticed
     return FileAnswer(tuple(launches), end, reason)
+
+
+def _builds_torch() -> bool:
+    """Whether the working folder has a ``setup.py`` that builds extensions of torch."""
+    setup = Path("setup.py")
+    return setup.is_file() and "cpp_extension" in setup.read_text(errors="replace")
 
 
 def check_files(

@@ -258,6 +258,8 @@ def test_extensions_of_a_setup(bench: Bench, tmp_path: Path) -> None:
     assert "--> a/kernel.cu:5:3" in outcome.out
     assert f"check use.py --build '{build}' --seed 1" in " ".join(outcome.out.split())
     assert not [*tmp_path.rglob("*.so")]
+    outcome = bench("check", "use.py", cwd=tmp_path)
+    assert "built here by --build 'python setup.py build_ext --inplace'" in outcome.out
     outcome = bench("check", "--build", build, cwd=tmp_path)
     assert outcome.code == 2 and outcome.error == (
         f"kernelbench: `{build}` builds an extension of torch; "
