@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,7 @@ from kernelbench.base.errors import KernelbenchError, UsageError, ended_early
 from kernelbench.base.observer import Observer
 from kernelbench.checks import allowances
 from kernelbench.checks.checker import ScheduleChecker
-from kernelbench.checks.file_kinds import is_file_to_check
+from kernelbench.checks.file_kinds import files_of_tests, is_file_to_check
 from kernelbench.checks.report import CheckReport, report_of, save_check
 from kernelbench.checks.rows import CheckRequest, FileOptions, StepCheck
 from kernelbench.emulator.settings import DEFAULT_EMULATION, MAX_SMS, ROUNDINGS, Emulation, Rounding
@@ -231,8 +232,10 @@ def _refuse_beside_files(
     for name in names:
         if not is_file_to_check(name):
             raise UsageError(f"{name} is a step, and others are files", "check them one by one")
-        if not Path(name).exists():
+        if not Path(name).is_file() and not files_of_tests(Path(name)):
             raise UsageError(f"{name}: there is no such file")
+        if not os.access(name, os.R_OK):
+            raise UsageError(f"{name}: it cannot be read: permission denied")
     for option, given in of_steps.items():
         if given:
             raise UsageError(f"--{option} belongs to steps: {names[0]} is a file")
