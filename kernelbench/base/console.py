@@ -8,6 +8,7 @@ meaning that a colour carries is also a word.
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -70,10 +71,28 @@ class Console(RichConsole):
         """On a terminal a long text ends between two words; in a file it stays one line."""
         if "width" not in options and all(isinstance(each, str | Text) for each in objects):
             words = [word for each in objects for word in str(each).split()]
-            # A path is whole, so that it can be copied.
-            whole = options.get("no_wrap") or max(map(len, words), default=0) > self.width
-            options["soft_wrap"] = whole or not self.is_terminal
+            whole = bool(options.get("no_wrap") or not self.is_terminal)
+            if not whole and max(map(len, words), default=0) > self.width:
+                objects = tuple(self._around_paths(each) for each in objects)
+                whole = True
+            options["soft_wrap"] = whole
         super().print(*objects, **options)
+
+    def _around_paths(self, text: str | Text) -> Text:
+        """A text in lines, in which a path that is too long for one is whole, to be copied."""
+        text = self.render_str(text) if isinstance(text, str) else text
+        breaks: list[int] = []
+        column = 0
+        for word in re.finditer(r"\s*\S+\s*", text.plain):
+            needed = cell_len(word[0].strip())
+            if column and column + needed > self.width >= needed:
+                breaks.append(word.start())
+                column = 0
+            column += cell_len(word[0])
+        lines = text.divide(breaks)
+        for line in lines:
+            line.rstrip()
+        return Text("\n").join(lines)
 
 
 def _make(stderr: bool) -> Console:
@@ -151,7 +170,7 @@ def fitted(
     *,
     right: Collection[str] = (),
     center: Collection[str] = (),
-    prose: str | None = None,
+    prose: str | Collection[str] | None = None,
     spare: Sequence[Collection[str]] = (),
     width: int | None = None,
     title: str | None = None,
@@ -166,7 +185,7 @@ def fitted(
         right: Headings of columns that are aligned right; blanks at the end of a heading keep it
             apart from another and are not shown.
         center: Headings of columns that are centred.
-        prose: Heading of the column that may be folded; without one, every column may.
+        prose: Heading of the column that may be folded, or of several; without, every column may.
         spare: Headings to leave out, one set after the other, until the others fit.
         width: Of the terminal; that of ``out`` if None.
         title: Shown above the table.
@@ -175,14 +194,15 @@ def fitted(
     common: dict[str, str] = {}
     left_out: list[str] = []
     widths: dict[str, int] = {}
+    folded = {prose} if isinstance(prose, str) else {*(prose or ())}
     if prose is not None:
-        widths = _widths(rows, headings, prose)
+        widths = _widths(rows, headings, folded)
         room = width or out.width
         for heading in headings[1:]:
             if _fits(widths, room):
                 break
             cells = {str(row[heading]) for row in rows}
-            if len(rows) > 1 and len(cells) == 1 and heading and heading != prose:
+            if len(rows) > 1 and len(cells) == 1 and heading and heading not in folded:
                 common[heading] = cells.pop()
                 del widths[heading]
         for group in spare:
@@ -193,7 +213,7 @@ def fitted(
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for heading in headings:
         justify: Any = "right" if heading in right else "center" if heading in center else "left"
-        whole = prose is not None and heading != prose
+        whole = prose is not None and heading not in folded
         column_width = widths[heading] if whole else None
         table.add_column(
             heading.rstrip(" "), justify=justify, overflow="fold", no_wrap=whole, width=column_width
@@ -211,12 +231,15 @@ def show(rows: Sequence[Row], to: Console | None = None, **how: Any) -> None:
         fitted(rows, width=to.width if to else None, **how).show(to)
 
 
-def _widths(rows: Sequence[Row], headings: Sequence[str], prose: str) -> dict[str, int]:
+def _widths(
+    rows: Sequence[Row], headings: Sequence[str], folded: Collection[str]
+) -> dict[str, int]:
     widths = {}
     for heading in headings:
         texts = (heading, *(str(row[heading]) for row in rows))
         needed = max(cell_len(line) for text in texts for line in text.split("\n"))
-        widths[heading] = min(needed, _FOLDED_WIDTH) if heading == prose else needed
+        most = _FOLDED_WIDTH // len(folded) if heading in folded else needed
+        widths[heading] = min(needed, most)
     return widths
 
 

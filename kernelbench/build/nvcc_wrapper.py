@@ -6,7 +6,9 @@ another. Nothing here imports more than Python's own modules: a build may call i
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import shlex
 import stat
 import sys
@@ -22,6 +24,8 @@ _MACHINE_CODE = {"-cubin", "--cubin"}
 _DEBUG = {"-G", "--device-debug"}
 #: Variables of the environment of a build: what names architectures instead, and the real nvcc.
 _FLAGS, _NVCC = "KERNELBENCH_NVCC_FLAGS", "KERNELBENCH_NVCC"
+_STUBS = "stubs"  # as CMake looks for it
+_FUNCTION = re.compile(r"\bcu[A-Z]\w+")
 _CALL = (
     "import sys; sys.path.insert(0, {package!r}); "
     "from kernelbench.build.nvcc_wrapper import main; main(sys.argv[1:])"
@@ -32,47 +36,91 @@ def toolkit_with(root: Path, nvcc: Path, flags: Sequence[str]) -> dict[str, str]
     """A CUDA toolkit's folder whose nvcc is this one, and the environment that has it found.
 
     It stays: CMake keeps the compiler's path. Outside this environment its nvcc is the real one.
+    Folders whose real one is gone have the present one from then on.
 
     Args:
         root: The folder of such folders.
-        nvcc: The real one, in its toolkit's folder ``bin``.
+        nvcc: The real one, or a script that calls it.
         flags: What names architectures instead.
     """
     import hashlib
-    import shutil
-    import tempfile
 
     script = (
         f'#!/bin/sh\n[ -z "${_FLAGS}" ] || exec {shlex.quote(sys.executable)} -I -c '
         f'{shlex.quote(_CALL.format(package=str(Path(__file__).resolve().parents[2])))} "$@"\n'
         f'exec {shlex.quote(str(nvcc))} "$@"\n'
     )
+    home = _home(nvcc)
     folder = root / hashlib.sha256(f"{nvcc.resolve()}\n{script}".encode()).hexdigest()[:16]
-    if not folder.exists():
-        root.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix="tmp-", dir=root))
-        _fill(made, nvcc.resolve().parent.parent, script)
-        try:
-            made.rename(folder)
-        except OSError:  # another process was first
-            shutil.rmtree(made)
     own = folder / "bin" / "nvcc"
+    own.parent.mkdir(parents=True, exist_ok=True)
+    for each in {own, *root.glob("*/bin/nvcc")}:
+        if each == own or not _real(each).is_file():
+            _fill(each.parent.parent, home, script)
     path = os.pathsep.join([str(own.parent), os.environ.get("PATH", os.defpath)])
+    libraries = [str(folder / _STUBS), os.environ.get("LIBRARY_PATH", "")]
     named = {name: str(own) for name in ("NVCC", "CUDACXX") if os.environ.get(name)}
     emulated = {_FLAGS: shlex.join(flags), _NVCC: str(nvcc)}
-    return {"PATH": path, "CUDA_HOME": str(folder), "CUDA_PATH": str(folder), **named, **emulated}
+    return {
+        "PATH": path, "LIBRARY_PATH": os.pathsep.join(filter(None, libraries)),
+        "CUDA_HOME": str(folder), "CUDA_PATH": str(folder), **named, **emulated,
+    }  # fmt: skip
+
+
+def _home(nvcc: Path) -> Path:
+    """The folder of its toolkit, as it says itself."""
+    import subprocess
+
+    said = subprocess.run(
+        [nvcc, "-dryrun", "-E", "-x", "cu", os.devnull], capture_output=True, text=True, check=False
+    ).stderr
+    top = re.search(r"^#\$ TOP=(.+)$", said, re.M)
+    return Path(top[1]).resolve() if top else nvcc.resolve().parent.parent
+
+
+def _real(own: Path) -> Path:
+    return Path(shlex.split(own.read_text().splitlines()[-1])[1])
 
 
 def _fill(folder: Path, home: Path, script: str) -> None:
-    (folder / "bin").mkdir()
-    for each in [*home.iterdir(), *(home / "bin").iterdir()]:
-        inside = each.relative_to(home)
-        if str(inside) not in ("bin", "bin/nvcc"):
-            (folder / inside).symlink_to(each)
+    """Have a folder lead to a toolkit; others may do the same now, and builds may use it."""
+    entries = [each for each in home.iterdir() if each.name not in ("bin", _STUBS)]
+    entries += [each for each in (home / "bin").iterdir() if each.name != "nvcc"]
+    for each in entries:
+        link = folder / each.relative_to(home)
+        if not link.is_symlink() or link.readlink() != each:
+            with _replacing(link) as made:
+                made.symlink_to(each)
     own = folder / "bin" / "nvcc"
-    own.write_text(script)
-    folder.chmod(0o755)
-    own.chmod(own.stat().st_mode | stat.S_IXUSR)
+    if not own.is_file() or own.read_text() != script:
+        with _replacing(own) as made:
+            made.write_text(script)
+            made.chmod(made.stat().st_mode | stat.S_IXUSR)
+    header = home / "include" / "cuda.h"
+    if header.is_file() and not (folder / _STUBS / "libcuda.so").exists():
+        _make_driver(folder / _STUBS, header.read_text(errors="replace"))
+
+
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    made = path.with_name(f"{path.name}.{os.getpid()}")
+    yield made
+    made.replace(path)
+
+
+def _make_driver(folder: Path, header: str) -> None:
+    """What ``-lcuda`` finds where no driver is installed: its functions, which do nothing."""
+    import subprocess
+
+    names = {f"{each}{end}" for each in _FUNCTION.findall(header) for end in ("", "_ptsz", "_ptds")}
+    folder.mkdir(exist_ok=True)
+    command = ["c++", "-shared", "-nostdlib", "-Wl,-soname,libcuda.so.1", "-x", "assembler", "-"]
+    with contextlib.suppress(OSError), _replacing(folder / "libcuda.so") as made:
+        subprocess.run(
+            [*command, "-o", made],
+            input="".join(f".globl {each}\n.type {each}, @function\n{each}:\n" for each in names),
+            text=True, check=False,
+        )  # fmt: skip
 
 
 def main(words: list[str]) -> NoReturn:

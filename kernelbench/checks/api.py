@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,7 @@ from kernelbench.base.errors import KernelbenchError, UsageError, ended_early
 from kernelbench.base.observer import Observer
 from kernelbench.checks import allowances
 from kernelbench.checks.checker import ScheduleChecker
-from kernelbench.checks.file_kinds import is_file_to_check
+from kernelbench.checks.file_kinds import files_of_tests, is_file_to_check
 from kernelbench.checks.report import CheckReport, report_of, save_check
 from kernelbench.checks.rows import CheckRequest, FileOptions, StepCheck
 from kernelbench.emulator.settings import DEFAULT_EMULATION, MAX_SMS, ROUNDINGS, Emulation, Rounding
@@ -102,8 +103,9 @@ def check(
         steps: A step's name, a range, a lineage's name or a step's folder; or several. Or files:
             ``.cu`` (and what is linked with it), an executable with PTX (``./program``), ``.ptx``
             with its launches in a TOML file beside it, or a ``.py`` script or submission with
-            kernels of its own. Files take ``schedules``, ``sms`` (one number), ``seed``,
-            ``max_findings``, ``allow``, ``timeout_s``, ``arch``, ``gpus``, ``task``, ``flags``
+            kernels of its own, or a file or folder of pytest's tests. Files take ``schedules``,
+            ``sms`` (one number), ``seed``, ``max_findings``, ``allow``, ``timeout_s``, ``arch``,
+            ``gpus``, ``task``, ``flags``
             and ``arguments``.
         shapes: By name or ad hoc; a few small ones of the problem's choice if None.
         schedules: For each shape, input class and number of SMs; at most 100 if None. Of a file,
@@ -125,8 +127,8 @@ def check(
         arch: Compute capability that nvcc and Triton compile files for, such as 90.
         gpus: GPUs of the kind that a CUDA program has, up to 64.
         task: Folder of the GPU MODE task whose tests call the files, which are submissions.
-        build: A command of the shell that builds programs (``make foo``); what its nvcc links is
-            checked, or the executable that ``steps`` names.
+        build: A command of the shell that builds programs (``make foo``) or torch's extensions;
+            what its nvcc links is checked, or the executable or the script that ``steps`` names.
         flags: nvcc's, for the sources of a CUDA program.
         arguments: What a program or script is started with.
         save: Whether to keep the report; not of files.
@@ -140,7 +142,10 @@ def check(
         Interrupted: After Ctrl-C. As of every error, ``partial`` is the report up to there.
     """
     observer = observer or Observer()
-    names = _built(build, names_of(steps), arch, observer) if build else step_names(steps)
+    if build:
+        names, extensions = _built(build, names_of(steps), arch, observer)
+    else:
+        names, extensions = step_names(steps), ()
     if any(map(is_file_to_check, names)):
         of_steps = {
             "shape": shapes, "inputs": inputs, "budget": budget_s is not None, "strict": strict,
@@ -151,7 +156,10 @@ def check(
         asked = _request(sms or FILE_SMS, schedules, None, seed, timeout_s, max_findings, 1)
         asked = replace(asked, allow=allowances.require_allowances(allow))
         gpu_sms = sms[0] if sms else 0
-        given = FileOptions(arch, gpu_sms, gpus, str(task or ""), tuple(flags), tuple(arguments))
+        given = FileOptions(
+            arch, gpu_sms, gpus, str(task or ""), tuple(flags), tuple(arguments), extensions,
+            build if build and extensions else "",
+        )  # fmt: skip
         return _check_files(names, asked, given, command, observer)
     _refuse(task, mma_rounding, gpus, [*flags, *arguments])
     asked = replace(
@@ -170,11 +178,13 @@ def check(
     return _save(folder, report, observer) if save else report
 
 
-def _built(command: str, named: tuple[str, ...], arch: int, observer: Observer) -> tuple[str, ...]:
-    from kernelbench.checks.builds import built_programs
+def _built(
+    command: str, named: tuple[str, ...], arch: int, observer: Observer
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    from kernelbench.checks.builds import built_by
 
     observer.progress(f"building: {command}")
-    return built_programs(command, named, arch)
+    return built_by(command, named, arch)
 
 
 def _check_files(
@@ -222,8 +232,10 @@ def _refuse_beside_files(
     for name in names:
         if not is_file_to_check(name):
             raise UsageError(f"{name} is a step, and others are files", "check them one by one")
-        if not Path(name).is_file():
+        if not Path(name).is_file() and not files_of_tests(Path(name)):
             raise UsageError(f"{name}: there is no such file")
+        if not os.access(name, os.R_OK):
+            raise UsageError(f"{name}: it cannot be read: permission denied")
     for option, given in of_steps.items():
         if given:
             raise UsageError(f"--{option} belongs to steps: {names[0]} is a file")

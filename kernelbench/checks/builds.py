@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from kernelbench.base.cache_folder import cache_dir, writing
 from kernelbench.base.errors import UsageError
@@ -17,19 +18,26 @@ from kernelbench.build.compiler import needed_nvcc
 from kernelbench.ptx.hosts.built_program import has_kernels
 from kernelbench.ptx.hosts.cuda_build import emulated_flags
 
+#: Its ``sitecustomize`` notes extensions of torch.
+_NOTED = Path(nvcc_wrapper.__file__).parent / "noted_extensions"
 
-def built_programs(command: str, named: Sequence[str], arch: int) -> tuple[str, ...]:
+
+class Built(NamedTuple):
+    """What a build has made: programs, as paths; what torch's ``load`` makes extensions of."""
+
+    programs: tuple[str, ...]
+    extensions: tuple[str, ...]
+
+
+def built_by(command: str, named: Sequence[str], arch: int) -> Built:
     """Run a command of the shell that builds programs, with PTX for the emulator in them.
 
     It runs in the working folder. What it prints goes to stderr.
 
     Args:
         command: Such as ``make foo``.
-        named: The programs to check; if there are none, what is new in the working folder.
+        named: What to check; if there is nothing, programs that are new in the working folder.
         arch: What nvcc compiles for, such as 90.
-
-    Returns:
-        The programs, as paths.
 
     Raises:
         UsageError: If it fails, or if nobody knows which program is meant.
@@ -41,14 +49,20 @@ def built_programs(command: str, named: Sequence[str], arch: int) -> tuple[str, 
         environment = nvcc_wrapper.toolkit_with(root, nvcc, emulated_flags(arch))
     with tempfile.TemporaryFile() as clock:
         began = os.fstat(clock.fileno()).st_mtime_ns
-    done = subprocess.run(
-        command, shell=True, stdout=sys.stderr.fileno(), env={**os.environ, **environment},
-        check=False,
-    )  # fmt: skip
-    if done.returncode:
-        raise UsageError(f"`{command}` ended with {done.returncode}", "it says why above")
+    with tempfile.TemporaryDirectory(prefix="kernelbench-") as noted:
+        path = os.pathsep.join(filter(None, [str(_NOTED), os.environ.get("PYTHONPATH")]))
+        environment |= {"PYTHONPATH": path, "KERNELBENCH_EXTENSIONS": noted}
+        status = _status_of(command, {**os.environ, **environment})
+        extensions = tuple(each.read_text() for each in Path(noted).iterdir())
+    if status:
+        raise UsageError(f"`{command}` ended with {status}", "it says why above")
     if named:
-        return tuple(named)
+        return Built(tuple(named), extensions)
+    if extensions:
+        raise UsageError(
+            f"`{command}` builds an extension of torch",
+            f"name the script that imports it: kernelbench check test.py --build '{command}'",
+        )
     made = [f"./{each}" for each in sorted(_programs_since(began))]
     if not made:
         raise UsageError(
@@ -57,7 +71,18 @@ def built_programs(command: str, named: Sequence[str], arch: int) -> tuple[str, 
         )
     if len(made) > 1:
         raise UsageError(f"`{command}` has linked {', '.join(made)}", "name the one to check")
-    return tuple(made)
+    return Built(tuple(made), ())
+
+
+def _status_of(command: str, environment: dict[str, str]) -> int:
+    with subprocess.Popen(
+        command, shell=True, stdout=sys.stderr.fileno(), env=environment
+    ) as process:
+        try:
+            return process.wait()
+        except BaseException:
+            process.terminate()  # make ends its own
+            raise
 
 
 def _programs_since(time_ns: int) -> Iterator[Path]:

@@ -19,6 +19,8 @@ from kernelbench.base.errors import EnvironmentProblem, KernelbenchError, UsageE
 from kernelbench.base.observer import OnProgress
 from kernelbench.build.includes import reached_files, without_comments
 from kernelbench.checks import allowances
+from kernelbench.checks.file_kinds import files_of_tests
+from kernelbench.checks.pytest_suite import failure_of_tests
 from kernelbench.checks.report import CheckReport, report_of
 from kernelbench.checks.rows import (
     FORMAL,
@@ -59,8 +61,10 @@ _ABORTED = 134  # as a shell says SIGABRT, and loader.cpp
 _ARGUMENTS_GO = "a program's arguments go after `--`"
 _CALLED_BY_RUN = (
     "`kernelbench run {file} --shape NAME` calls a submission, as --task DIR does; a script calls "
-    "its kernels itself, as one that calls pytest.main does"
+    "its kernels itself"
 )
+_BUILD_OPTION = "--build 'python setup.py build_ext --inplace'"
+_OF_TESTS = "those of pytest's that ran; words behind `--` are pytest's"
 _MAIN = re.compile(r"\bmain\s*\(")
 #: Headers of test frameworks have one, too, and flags other than these bring files.
 _MAY_HAVE_MAIN = re.compile(r"main|test", re.IGNORECASE)
@@ -175,7 +179,9 @@ def _script(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswe
     from kernelbench.problems.task_folder import wrong_by_task
 
     sys.argv = [str(file), *asked.given.arguments]
-    sys.path.insert(0, str(file.parent.resolve()))
+    tests = files_of_tests(file)
+    # As `python -m pytest` has it; of a script the folder.
+    sys.path.insert(0, str(Path.cwd() if tests else file.parent.resolve()))
     end: FileEnd = "done"
     reason = ""
     with script_emulation(
@@ -185,11 +191,16 @@ def _script(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswe
         sms=asked.sms,
         limit_s=asked.limit_s,
     ) as session:
+        session.import_built(asked.given.extensions)
         is_about_to_print()
         try:
             if asked.given.task:
                 reason = wrong_by_task(file, Path(asked.given.task), asked.seed)
                 end = "wrong" if reason else "done"
+            elif tests:
+                with no_bytecode():
+                    asserted, reason = failure_of_tests(file, asked.given.arguments)
+                end = ("wrong" if asserted else "fault") if reason else "done"
             else:
                 with no_bytecode():
                     runpy.run_path(str(file), run_name="__main__")
@@ -201,6 +212,8 @@ def _script(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswe
         except Exception as error:
             end = "wrong" if isinstance(error, AssertionError) else "fault"
             reason = describe_exception(error, file)
+            if isinstance(error, ImportError) and not asked.given.extensions and _builds_torch():
+                reason += f"; its extension is built here by {_BUILD_OPTION}"
         finally:
             if end != "done":
                 session.explain_failure()
@@ -208,6 +221,12 @@ def _script(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswe
     if end == "done" and session.unnoticed:
         end, reason = "fault", session.unnoticed
     return FileAnswer(tuple(launches), end, reason)
+
+
+def _builds_torch() -> bool:
+    """Whether the working folder has a ``setup.py`` that builds extensions of torch."""
+    setup = Path("setup.py")
+    return setup.is_file() and "cpp_extension" in setup.read_text(errors="replace")
 
 
 def check_files(
@@ -298,18 +317,18 @@ def _checked(file: Path, answer: FileAnswer, request: CheckRequest) -> StepCheck
         raise UsageError(answer.reason, answer.hint or None)
     if answer.end == "environment":
         raise EnvironmentProblem(answer.reason, answer.hint or None)
-    rows = list(_rows(file.name, answer.launches, request))
+    name = file.name or file.resolve().name
+    rows = list(_rows(name, answer.launches, request))
     if answer.end != "done":
         status: CheckStatus = "wrong" if answer.end == "wrong" else "fault"
-        whole = _SCRIPT_ROW if file.suffix in (".py", ".ptx") else "program"
-        rows.append(CheckRow(file.name, whole, "", status, 0, 0, 0.0, reason=answer.reason))
+        whole = _SCRIPT_ROW if file.suffix in (".py", ".ptx") or file.is_dir() else "program"
+        rows.append(CheckRow(name, whole, "", status, 0, 0, 0.0, reason=answer.reason))
     if not rows:
-        raise UsageError(
-            f"{file}: it launched no kernel",
-            _CALLED_BY_RUN.format(file=file) if file.suffix == ".py" else _ARGUMENTS_GO,
-        )
-    sha = hashlib.sha256(file.read_bytes()).hexdigest()
-    return StepCheck(file.name, sha, None, tuple(rows))
+        hint = _CALLED_BY_RUN.format(file=file) if file.suffix == ".py" else _ARGUMENTS_GO
+        tests = files_of_tests(file)
+        raise UsageError(f"{file}: it launched no kernel", _OF_TESTS if tests else hint)
+    text = b"".join(each.read_bytes() for each in files_of_tests(file) or [file])
+    return StepCheck(name, hashlib.sha256(text).hexdigest(), None, tuple(rows))
 
 
 def task_beside(file: Path) -> str:

@@ -53,6 +53,8 @@ class FileOptions:
         task: Folder of the GPU MODE task that submissions solve; empty if there is none.
         flags: nvcc's, for the sources of programs.
         arguments: What programs and scripts are started with.
+        extensions: Of torch, that scripts import: what ``load`` is called with, as JSON.
+        build: The command that builds these.
     """
 
     arch: int = 90
@@ -61,6 +63,8 @@ class FileOptions:
     task: str = ""
     flags: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
+    extensions: tuple[str, ...] = ()
+    build: str = ""
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import signal
 import sys
 import traceback
+from io import TextIOWrapper
 from typing import Any
 
 import click
@@ -125,6 +127,12 @@ def main(args: list[str] | None = None) -> None:
     """Entry point: run the command line and leave with a documented exit code."""
     words = sys.argv[1:] if args is None else args
     gc.set_threshold(50_000)  # parsed sources are many objects, few of them garbage
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # `nohup` ignores one
+            signal.signal(number, _as_ctrl_c)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # not every encoding has our arrows
+            stream.reconfigure(errors="replace")
     try:
         code = run_elsewhere(words) if args is None else None
     except KernelbenchError as error:
@@ -137,6 +145,13 @@ def main(args: list[str] | None = None) -> None:
         _prefork(words)
         code = invoke(args)
     sys.exit(code)
+
+
+def _as_ctrl_c(*_: object) -> None:
+    """What was measured is kept, and nothing is left behind."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a shell's background
+        raise KeyboardInterrupt
+    signal.raise_signal(signal.SIGINT)
 
 
 def _prefork(words: list[str]) -> None:

@@ -169,7 +169,8 @@ class _WithArguments(click.Command):
 @click.option(
     "--build",
     metavar="COMMAND",
-    help="Build with this command ('make foo'), and check what its nvcc links, or ./STEP.",
+    help="Build with this command ('make foo'), and check what its nvcc links, or STEP: ./foo, or "
+    "a script that imports the extensions of a setup.py.",
 )
 @click.option(
     "--compile-commands",
@@ -260,7 +261,8 @@ def command(
     A STEP may also be a PTX file, launched as the TOML file beside it says, a CUDA program (its
     sources, or what nvcc has built of them with PTX, as ./program), or a script: its Triton and
     CuTe DSL kernels and those of its torch extensions (load_inline) run on the CPU, each launch
-    under several schedules. Words behind -- are the program's. A submission is called by the tests
+    under several schedules. A file or folder of tests is called by pytest. Words behind -- are
+    the program's, or pytest's. A submission is called by the tests
     of the task in its folder, or in that of --task.
     """
     asked["task"] = asked["task"] or ""

@@ -109,7 +109,9 @@ class View(console.Watching):
                     "seconds": f"{row.seconds:.1f}",
                 }
             )
-        console.show(shown, self._to, right=("schedules", "findings", "seconds"))
+        figures = ("schedules", "findings", "seconds")
+        spare = [[heading] for heading in reversed(figures)]
+        console.show(shown, self._to, right=figures, prose=(whose, which), spare=spare)
         errors = sum(self._findings(step) for step in steps)
         self._assumptions(rows)
         for step in steps:
@@ -325,6 +327,8 @@ class View(console.Watching):
             if Path(name).name == step.step
         )
         flags = ["--nvcc", shlex.join(plan.given.flags)] if plan.given.flags else []
+        if plan.given.build:
+            flags += ["--build", plan.given.build]
         if plan.given.arch != FileOptions.arch:
             flags += ["--arch", str(plan.given.arch)]
         if plan.given.gpus > 1:
@@ -398,7 +402,8 @@ class View(console.Watching):
             }
             for line in found.missed[:_SHOWN_BRANCHES]
         ]
-        console.show(shown, self._to, right=("sides", "reached"))
+        figures = ("sides", "reached")
+        console.show(shown, self._to, right=figures, prose=("  not taken", ""), spare=[figures])
         if len(found.missed) > _SHOWN_BRANCHES:
             self._line(f"  … and {len(found.missed) - _SHOWN_BRANCHES} more lines", "dim")
 

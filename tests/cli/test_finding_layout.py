@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -54,6 +55,16 @@ def test_notes_fit_the_terminal() -> None:
     """Headlines and quoted source may be longer: a terminal folds them, and a search finds them."""
     lines = (FOLDER / "80.txt").read_text().splitlines()
     assert all(len(line) <= 80 for line in lines if line.startswith(("  =", "     ")))
+
+
+@pytest.mark.parametrize("width", [40, 60])
+def test_states_are_whole_on_a_narrow_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names are folded, and figures left out."""
+    monkeypatch.chdir(FOLDER)
+    table = shown(width).partition("\n\n")[0]
+    assert len(re.findall(r"  (clean|finding|hang|wrong)(?=  |$)", table, re.M)) > 6
+    assert max(len(line) for line in table.splitlines() if "no room" not in line) <= width
+    assert ("no room for: " in table) == (width == 40)
 
 
 def test_the_rerun_line_has_what_was_asked_for() -> None:

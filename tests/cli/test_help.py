@@ -139,3 +139,12 @@ def test_a_default_that_is_a_value_has_no_brackets(
 ) -> None:
     assert run_cli([name, "--help"]) == 0
     assert not re.findall(r"\[default:\s+\([^\s)]*\)", capsys.readouterr().out)
+
+
+def test_an_encoding_without_our_arrows() -> None:
+    """As of a terminal that is not set up: question marks, and no defect."""
+    command = [sys.executable, "-m", "kernelbench", "list"]
+    environment = environment_of(ROOT) | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, env=environment, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert b"?" in done.stdout and done.stdout.isascii()

@@ -62,6 +62,35 @@ def test_a_kernel_prints_once(bench: Bench, tmp_path: Path) -> None:
     assert sorted(line for line in outcome.err.splitlines() if "thread" in line) == sorted(lines)
 
 
+_ERRORS = r"""
+#include <cstdio>
+#include <cuda.h>
+__global__ void k() {}
+int main() {
+  k<<<1, 1>>>();
+  const char *name, *none;
+  cuGetErrorName(CUDA_ERROR_FILE_NOT_FOUND, &name);
+  const int status = cuGetErrorName((CUresult)12345, &none);
+  std::printf("%s %d %s\n", name, status, none ? none : "-");
+  for (int e : {301, 912, 12345}) {
+    std::printf("%s: %s\n", cudaGetErrorName((cudaError_t)e), cudaGetErrorString((cudaError_t)e));
+  }
+  return cudaDeviceSynchronize();
+}
+"""
+
+
+def test_names_of_errors(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "errors.cu").write_text(_ERRORS)
+    outcome = bench("check", "errors.cu", cwd=tmp_path)
+    assert outcome.code == 0, outcome.out + outcome.err
+    assert (
+        "CUDA_ERROR_FILE_NOT_FOUND 1 -\ncudaErrorFileNotFound: file not found\n"
+        "cudaErrorInvalidClusterSize: invalid cluster size\n"
+        "unrecognized error code: unrecognized error code\n"
+    ) in outcome.err
+
+
 def test_a_program_that_forks_and_waits_for_all_its_children(bench: Bench, tmp_path: Path) -> None:
     """They end where its own main does, and none of kernelbench's processes is among them."""
     (tmp_path / "forks.cu").write_text(

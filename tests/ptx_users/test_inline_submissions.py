@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -195,3 +196,114 @@ def test_a_submission_alone_has_to_be_called(bench: Bench, tmp_path: Path) -> No
 def test_a_task_goes_with_submissions(bench: Bench) -> None:
     outcome = bench("check", "v07", "--task", VECTORADD, root=ROOT)
     assert outcome.code == 2 and "--task goes with submissions" in outcome.error
+
+
+_SETUP = """
+import torch
+from setuptools import setup
+from torch.utils.cpp_extension import CUDA_HOME, BuildExtension, CUDAExtension
+
+assert torch.cuda.is_available() and CUDA_HOME is not None
+sources = ["module.cpp", "a/kernel.cu", "b/kernel.cu"]
+macros = [("THREADS", "64"), ("WITH_KERNELS", None)]
+nvcc = ["-O3", "-gencode=arch=compute_80,code=sm_80"]
+flags = {"cxx": ["-O3"], "nvcc": nvcc}
+extension = CUDAExtension("pack._C", sources, define_macros=macros, extra_compile_args=flags)
+setup(
+    name="pack", packages=["pack"], ext_modules=[extension],
+    cmdclass={"build_ext": BuildExtension},
+)
+"""
+_MODULE = """
+#include <Python.h>
+void a(), b();
+static PyObject* run(PyObject*, PyObject*) { a(); b(); Py_RETURN_NONE; }
+static PyMethodDef methods[] = {{"run", run, METH_NOARGS, ""}, {}};
+static PyModuleDef module{PyModuleDef_HEAD_INIT, "_C", "", -1, methods};
+extern "C" PyObject* PyInit__C() { return PyModule_Create(&module); }
+"""
+_KERNEL = """
+#if WITH_KERNELS
+__global__ void NAME_kernel(int* out) {
+  __shared__ int part[THREADS];
+  part[threadIdx.x] = threadIdx.x;
+  SYNC
+  out[threadIdx.x] = part[threadIdx.x ^ 32];
+}
+#endif
+void NAME() {
+  int* out;
+  cudaMalloc(&out, THREADS * sizeof(int));
+  NAME_kernel<<<1, THREADS>>>(out);
+  cudaFree(out);
+}
+"""
+
+
+@pytest.mark.skipif(toolchain.nvcc() is None, reason="no nvcc")
+@pytest.mark.usefixtures("emulator_runtime")
+def test_extensions_of_a_setup(bench: Bench, tmp_path: Path) -> None:
+    """Nothing is built where a build for a GPU would leave it."""
+    files = {"setup.py": _SETUP, "module.cpp": _MODULE, "pack/__init__.py": "from ._C import run\n"}
+    for name, sync in (("a", ""), ("b", "__syncthreads();")):
+        files[f"{name}/kernel.cu"] = _KERNEL.replace("NAME", name).replace("SYNC", sync)
+    files["use.py"] = "import pack\n\npack.run()\n"
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    build = f"{sys.executable} setup.py -q build_ext --inplace"
+    outcome = bench("check", "use.py", "--build", build, "--seed", "1", cwd=tmp_path)
+    assert outcome.code == 3, outcome.out + outcome.err
+    assert "a_kernel  finding" in outcome.out and "b_kernel  clean" in outcome.out
+    assert "--> a/kernel.cu:5:3" in outcome.out
+    assert f"check use.py --build '{build}' --seed 1" in " ".join(outcome.out.split())
+    assert not [*tmp_path.rglob("*.so")]
+    outcome = bench("check", "use.py", cwd=tmp_path)
+    assert "built here by --build 'python setup.py build_ext --inplace'" in outcome.out
+    outcome = bench("check", "--build", build, cwd=tmp_path)
+    assert outcome.code == 2 and outcome.error == (
+        f"kernelbench: `{build}` builds an extension of torch; "
+        f"name the script that imports it: kernelbench check test.py --build '{build}'"
+    )
+
+
+_TESTS = """
+import pytest
+import torch
+from torch.utils.cpp_extension import load
+
+
+def test_right(files):
+    assert torch.cuda.is_available()
+    load("_C", files).run()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_wrong(files):
+    assert len(files) == 4
+"""
+
+
+@pytest.mark.skipif(toolchain.nvcc() is None, reason="no nvcc")
+@pytest.mark.usefixtures("emulator_runtime")
+def test_suites_of_pytest(bench: Bench, tmp_path: Path) -> None:
+    """A folder, or a file: with its conftest, and what pytest is told. No cache is left."""
+    sources = {"module.cpp": _MODULE}
+    for name in ("a", "b"):
+        text = _KERNEL.replace("NAME", name).replace("SYNC", "__syncthreads();")
+        sources[f"{name}.cu"] = f"#define WITH_KERNELS 1\n#define THREADS 64\n{text}"
+    fixture = f"import pytest\n\n\n@pytest.fixture\ndef files():\n    return {[*sources]}\n"
+    files = {"tests/conftest.py": fixture, "tests/test_own.py": _TESTS, **sources}
+    (tmp_path / "tests").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    outcome = bench("check", "tests", cwd=tmp_path)
+    assert outcome.code == 3, outcome.out + outcome.err
+    assert re.search(r"^tests +a_kernel +clean", outcome.out, re.M)
+    assert "tests script: wrong: tests/test_own.py::test_wrong: AssertionError: " in outcome.out
+    outcome = bench("check", "tests/test_own.py", "--", "-k", "right", cwd=tmp_path)
+    assert outcome.code == 0, outcome.out + outcome.err
+    assert "test_own.py  b_kernel  clean" in outcome.out and "1 passed" in outcome.err
+    outcome = bench("check", "tests/test_own.py", "--", "-k", "nothing", cwd=tmp_path)
+    assert outcome.error == "kernelbench: tests/test_own.py: pytest finds no test"
+    assert not [*tmp_path.rglob("*cache*")]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -37,18 +37,55 @@ def _runs(pid: int) -> bool:
         return False
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="PR_SET_PDEATHSIG is Linux's")
-def test_a_killed_check_leaves_no_process(tmp_path: Path) -> None:
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """A check of a script that sleeps, and the script's process; temporary files lie in tmp."""
     (tmp_path / "slow.py").write_text(SCRIPT)
+    (tmp_path / "tmp").mkdir()
     command = subprocess.Popen(
         [sys.executable, "-m", "kernelbench", "check", "slow.py"],
-        cwd=tmp_path, env=environment_of(ROOT), stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        cwd=tmp_path, env=environment_of(ROOT) | {"TMPDIR": str(tmp_path / "tmp")},
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     told = tmp_path / "pid"
     _wait_for("the script has not started", lambda: told.is_file() and told.read_text()[-1:])
     script = int(told.read_text())
     assert script != command.pid
-    os.kill(command.pid, 9)
+    yield command, script
+    command.kill()
+    command.wait()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="PR_SET_PDEATHSIG is Linux's")
+def test_a_killed_check_leaves_no_process(started: tuple[subprocess.Popen[bytes], int]) -> None:
+    command, script = started
+    command.kill()
     command.wait()
     _wait_for("the script goes on", lambda: not _runs(script))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_check_that_is_told_to_end_leaves_nothing(
+    started: tuple[subprocess.Popen[bytes], int], tmp_path: Path, number: int
+) -> None:
+    """As after Ctrl-C: no process, no file."""
+    command, script = started
+    command.send_signal(number)
+    assert command.wait(LIMIT_S) == 130
+    assert not _runs(script)
+    assert not [each for each in (tmp_path / "tmp").glob("kernelbench-*") if any(each.iterdir())]
+
+
+def test_a_build_ends_with_its_check(tmp_path: Path) -> None:
+    build = f"echo $$ > {tmp_path}/pid.new; mv {tmp_path}/pid.new {tmp_path}/pid; sleep 600; true"
+    command = subprocess.Popen(
+        [sys.executable, "-m", "kernelbench", "check", "--build", build],
+        env=environment_of(ROOT), stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    told = tmp_path / "pid"
+    _wait_for("the build has not started", lambda: told.is_file() or command.poll() is not None)
+    if not told.is_file():
+        pytest.skip("no nvcc")
+    command.send_signal(signal.SIGTERM)
+    assert command.wait(LIMIT_S) == 130
+    assert not _runs(int(told.read_text()))

@@ -19,6 +19,7 @@ from kernelbench.base.errors import UsageError
 from kernelbench.build.compile_commands import sources_of_target
 from kernelbench.build.nvcc_wrapper import for_emulator
 from kernelbench.checks import files
+from kernelbench.checks.api import check
 from kernelbench.checks.rows import CheckRequest, FileOptions, StepCheck
 from kernelbench.machine import toolchain
 from kernelbench.ptx.hosts.built_program import has_kernels, is_executable, loadable_copy
@@ -70,7 +71,8 @@ def test_sources_with_flags_and_arguments(bench: Bench, repository: Path) -> Non
     outcome = bench("check", "src/main.cu", *FLAGS, cwd=repository)
     assert outcome.code == 2 and outcome.error == (
         "kernelbench: src/main.cu: calls show, which none of its sources has; "
-        "name the source that has it, or the library with -l"
+        "name the source that has it, or the library with -l, or have your own build link: "
+        "kernelbench check --build COMMAND"
     )
 
 
@@ -327,3 +329,15 @@ def test_which_target_is_asked_for(bench: Bench, repository: Path) -> None:
         sources_of_target(database, "sums")
     outcome = bench("check", "--target", "sums", cwd=repository)
     assert outcome.code == 2 and "--target names no file to look in" in outcome.error
+
+
+def test_what_is_no_file_to_read(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "folder.cu").mkdir()
+    outcome = bench("check", "folder.cu", cwd=tmp_path)
+    assert (outcome.code, outcome.error) == (2, "kernelbench: folder.cu: there is no such file")
+    (tmp_path / "theirs.cu").touch()
+    monkeypatch.setattr("os.access", lambda *_: False)  # root may read everything
+    with pytest.raises(UsageError, match="cannot be read: permission denied"):
+        check(str(tmp_path / "theirs.cu"))

@@ -74,6 +74,13 @@ def test_what_is_copied_is_not_cut(line: str, how: dict[str, bool]) -> None:
     assert text.getvalue() == f"{line}\n"
 
 
+def test_what_stands_beside_a_path_is_folded() -> None:
+    text = io.StringIO()
+    line = "  --> a/path/of/a/file.cu:7:3   CTA 0, thread 1"
+    console.terminal_of_width(20, text).print(console.Text(line))
+    assert text.getvalue() == "  --> a/path/of/a/file.cu:7:3\nCTA 0, thread 1\n"
+
+
 def test_a_file_keeps_whole_lines(capsys: pytest.CaptureFixture[str]) -> None:
     console.out.print("word " * 100)
     assert len(capsys.readouterr().out.splitlines()) == 1

@@ -193,7 +193,8 @@ def program_library(program: ProgramSources, arch: int) -> Path:
         if found := _UNDEFINED.search(error.reason):
             raise UsageError(
                 f"{file}: calls {found[1]}, which none of its sources has",
-                "name the source that has it, or the library with -l",
+                "name the source that has it, or the library with -l, or have your own build link: "
+                "kernelbench check --build COMMAND",
             ) from error
         raise UsageError(error.message, error.hint) from error
 

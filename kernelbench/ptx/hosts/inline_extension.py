@@ -132,13 +132,14 @@ def file_extension(
     Raises:
         UsageError: For a file that is not there, and for what is not there.
     """
-    texts = {}
+    texts: dict[str, str] = {}
     for each in [sources] if isinstance(sources, str) else sources:
         file = Path(each).resolve()
         if not file.is_file():
             raise UsageError(f"extension {name}: there is no file {each}")
-        name_here = f"{file.stem}{'.cu' if file.suffix == '.cu' else '.cpp'}"
-        texts[name_here] = f'#include "{file}"\n'
+        suffix = ".cu" if file.suffix == ".cu" else ".cpp"
+        stem = f"{file.stem}-{len(texts)}" if f"{file.stem}{suffix}" in texts else file.stem
+        texts[f"{stem}{suffix}"] = f'#include "{file}"\n'
     return _extension(name, script, texts, options)
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.abc
 import importlib.util
+import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_loader
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,24 @@ from kernelbench.ptx.hosts.cute_dsl import before_import, cute_dsl_driven_by, cu
 from kernelbench.ptx.hosts.inline_extension import Extension, file_extension, inline_extension
 from kernelbench.ptx.hosts.triton_driver import triton_driven_by
 from kernelbench.ptx.hosts.triton_session import TritonSession
+
+
+class _Built(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds and loads modules of some names, in place of what is built of them."""
+
+    def __init__(self, load: Callable[[str], Any], names: Collection[str]) -> None:
+        self._load, self._names = load, names
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+        """Called for each module that is imported for the first time."""
+        return spec_from_loader(fullname, self) if fullname in self._names else None
+
+    def create_module(self, spec: ModuleSpec) -> Any:
+        """Built now; nothing is left to be executed."""
+        return self._load(spec.name)
+
+    def exec_module(self, module: Any) -> None:
+        """As :meth:`create_module` says."""
 
 
 class ScriptSession(TritonSession):
@@ -47,6 +69,17 @@ class ScriptSession(TritonSession):
     def load(self, *args: Any, **options: Any) -> Any:
         """Stands in for torch's function of this name."""
         return self._loaded(file_extension(_calling_script(), *args, **options))
+
+    def import_built(self, extensions: Sequence[str]) -> None:
+        """Have imports of extensions that a ``setup.py`` builds be built for the emulator.
+
+        Args:
+            extensions: What ``load`` is to be called with, as JSON.
+        """
+        known = {each.pop("module"): each for each in map(json.loads, extensions)}
+        finder = _Built(lambda name: self._loaded(file_extension(None, **known[name])), known)
+        sys.meta_path.insert(0, finder)
+        self._stack.callback(sys.meta_path.remove, finder)
 
     def _loaded(self, extension: Extension) -> Any:
         library = extension.library(self.arch)

@@ -466,14 +466,6 @@ CUresult cuEventQuery(CUevent event) {
 CUresult cuEventElapsedTime(float* milliseconds, CUevent start, CUevent end) {
   return result(cudaEventElapsedTime(milliseconds, start, end));
 }
-CUresult cuGetErrorName(CUresult error, const char** name) {
-  *name = cudaGetErrorName(static_cast<cudaError_t>(error));
-  return CUDA_SUCCESS;
-}
-CUresult cuGetErrorString(CUresult error, const char** text) {
-  *text = cudaGetErrorString(static_cast<cudaError_t>(error));
-  return CUDA_SUCCESS;
-}
 
 // ---- words that streams wait for ---------------------------------------------------------------
 
