@@ -221,11 +221,19 @@ def _on_cpu(out: torch.Tensor, *operands: torch.Tensor) -> None:
 def _on_cuda(out: torch.Tensor, *operands: torch.Tensor) -> None:
     if not _some(out, operands):
         return
-    with torch.cuda.device(out.device):
-        name = step_for(len(out))
-        _reserve(name, torch.cuda.current_stream().cuda_stream, operands)
-        _launched_on.add(out.device)
-        _run(load_step(name), out, operands)
+    if out.device.index == torch.cuda.current_device():
+        _launch(out, operands)
+    else:
+        with torch.cuda.device(out.device):
+            _launch(out, operands)
+
+
+def _launch(out: torch.Tensor, operands: tuple[torch.Tensor, ...]) -> None:
+    """On the current device and stream; ``current_stream`` would build an object around it."""
+    name = step_for(len(out))
+    _reserve(name, torch._C._cuda_getCurrentRawStream(out.device.index), operands)
+    _launched_on.add(out.device)
+    _run(load_step(name), out, operands)
 
 
 def _some(out: torch.Tensor, operands: tuple[torch.Tensor, ...]) -> bool:
