@@ -16,8 +16,6 @@
 namespace kb::step {
 namespace {
 
-using sorted::Route;
-
 // Elements of what a call keeps, of either kind of routes.
 struct Sizes {
   size_t routes = 0, sorted_routes = 0, codes = 0;

@@ -6,10 +6,10 @@
 #pragma once
 
 #include "cta_roles.cuh"
+#include "gather_routes.cuh"
 #include "item_claims.cuh"
 #include "item_parts.cuh"
 #include "ptx/types.cuh"
-#include "sorted_routes.cuh"
 #include "weight_stream.cuh"
 
 namespace kb::step::sorted {

@@ -60,7 +60,7 @@ PARTS = {
     **dict.fromkeys(("m08", "m09", "m10"), FUSED_PARTS | {"route"}),
     **dict.fromkeys(LISTED, FUSED_PARTS | SORTED_PARTS | {"choice", "pace"}),
 }
-PARTS["m21"] = PARTS["m20"] | {"sorted_quantize", "sorted_routes"}
+PARTS["m21"] = PARTS["m20"] | {"sorted_quantize"}
 INSTANCES = {
     "m08": 3,
     "m09": 3,
