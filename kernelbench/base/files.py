@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +97,41 @@ def write_text(path: Path, text: str) -> None:
     """Write ``text`` atomically in UTF-8."""
     with atomic_write(path) as stream:
         stream.write(text.encode())
+
+
+def write_folder(target: Path, files: Mapping[str, str | Path]) -> None:
+    """Write a folder of texts and copies of files, or write them into it, whole or not at all.
+
+    Raises:
+        EnvironmentProblem: If it cannot be written. Folders that were made for it go again.
+    """
+    import shutil
+    import tempfile
+
+    new = [folder for folder in target.parents if not folder.exists()]
+    made: list[Path] = []
+    place = target if target.exists() else target.parent  # perhaps the current folder, which stays
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".kernelbench-", dir=place) as temporary:
+            whole = Path(temporary, "whole")
+            for name, content in files.items():
+                (whole / name).parent.mkdir(parents=True, exist_ok=True)
+                if isinstance(content, Path):
+                    shutil.copyfile(content, whole / name)
+                else:
+                    (whole / name).write_text(content, encoding="utf-8")
+            inside = place == target
+            for path in [*whole.iterdir()] if inside else [whole]:
+                made.append(path.rename(target / path.name if inside else target))
+    except BaseException as error:
+        for path in made:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        for folder in new:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        if isinstance(error, OSError):
+            raise EnvironmentProblem(
+                f"cannot write {target}: {error.strerror or error}", "nothing was half-written"
+            ) from error
+        raise

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from kernelbench.base.errors import UsageError
 from kernelbench.base.files import user_text
 
 _AT_LINE = re.compile(r"^(?P<what>.*?) \(at (?:line (?P<line>\d+), column \d+|end of document)\)$")
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class TomlTable:
@@ -154,3 +156,18 @@ class TomlTable:
             known = ", ".join(self._known)
             hint = f"did you mean '{close[0]}'?" if close else f"known fields: {known}"
             raise UsageError(f"{self.file}: unknown field '{self._prefix}{name}'", hint)
+
+
+def toml_table(values: Mapping[str, Any]) -> str:
+    """The lines of a table of strings, numbers, booleans and flat lists."""
+    return "".join(f"{toml_key(key)} = {toml_value(value)}\n" for key, value in values.items())
+
+
+def toml_key(key: str) -> str:
+    """A key, quoted if it has to be."""
+    return key if _BARE_KEY.fullmatch(key) else toml_value(key)
+
+
+def toml_value(value: Any) -> str:
+    """A value; JSON's are TOML's but for one character. A string is also one of YAML and Python."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -11,8 +11,6 @@ import yaml
 from kernelbench.base.errors import UsageError
 from kernelbench.base.files import user_text
 
-__all__ = ["yaml_nodes"]
-
 
 @contextlib.contextmanager
 def yaml_nodes(path: Path) -> Iterator[tuple[yaml.Node | None, yaml.SafeLoader]]:

@@ -12,7 +12,7 @@ import numpy as np
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.measure.results import TimedBlock
 from kernelbench.project.problem import Work
-from kernelbench.stats.blocks import BlockSamples
+from kernelbench.stats.blocks import BlockSamples, samples_of
 from kernelbench.worker.messages import ArmName
 
 
@@ -57,20 +57,10 @@ def block_samples(blocks: Sequence[TimedBlock], where: str) -> BlockSamples:
     Raises:
         EnvironmentProblem: If fewer than two blocks are complete (a CPU's time budget).
     """
-    pairs = []
-    for block in blocks:
-        arms = [
-            [t for a, t in zip(block.arm, block.values, strict=False) if a == arm] for arm in (0, 1)
-        ]
-        if len(block.values) == len(block.arm) and len(arms[0]) == len(arms[1]):
-            pairs.append((arms, bool(block.throttle)))
-    if len(pairs) < 2:
+    samples = samples_of((block.arm, block.values, bool(block.throttle)) for block in blocks)
+    if samples is None:
         raise EnvironmentProblem(
             f"shape {where}: the time budget allowed fewer than two blocks of ABBA",
             "raise --budget, or take a smaller shape",
         )
-    return BlockSamples(
-        np.array([arms[0] for arms, _ in pairs]),
-        np.array([arms[1] for arms, _ in pairs]),
-        np.array([throttled for _, throttled in pairs]),
-    )
+    return samples

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -287,9 +288,13 @@ def _chain(waits: Sequence[Waiting], width: int) -> Iterator[Line]:
         yield "note", f"{_INDENT}CTA {cta_in_words(cta)}" + (f" (rank {rank})" if rank else "")
         own = [wait for wait in waits if (wait.cta, wait.rank) == (cta, rank)]
         own = [wait for wait in own if wait is cause or not _follows(wait, own)]
+        alike = Counter(map(_alike, own))
+        own = [*{_alike(wait): wait for wait in reversed(own)}.values()][::-1]
         for wait in own[:_SHOWN_WAITS]:
             is_cause = wait is cause and len(waits) > 1
-            text = _waiting(wait) + ("   <- the cause" if is_cause else "")
+            more = alike[_alike(wait)] - 1
+            text = _waiting(wait) + (f"; {more} more wait likewise" if more else "")
+            text += "   <- the cause" if is_cause else ""
             for line in _folded(f"{_INDENT}  ", text, f"{_INDENT}    ", width):
                 yield "mark" if is_cause else "note", line
         if len(own) > _SHOWN_WAITS:
@@ -304,6 +309,12 @@ def _follows(wait: Waiting, own: Sequence[Waiting]) -> bool:
     if wait.what != resource_name("warp"):
         return False
     return any(set(wait.warps) <= set(each.warps) and each.what != wait.what for each in own)
+
+
+def _alike(wait: Waiting) -> tuple[object, ...]:
+    """Equal for words that the same line looks at."""
+    words = wait.what in map(resource_name, ("global", "shared"))
+    return (wait.access, wait.what) if words else (id(wait),)
 
 
 def _waits_of(cta: tuple[Sequence[int], int], waits: Sequence[Waiting]) -> tuple[object, ...]:

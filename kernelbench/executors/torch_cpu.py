@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelbench.emulator.settings import Emulation
 from kernelbench.executors.executor import Isolation, Target
-from kernelbench.kinds import python_step
+from kernelbench.kinds import callables, python_step
 from kernelbench.project.model import Step
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class TorchExecutor:
 
     def notes(self, kernel: Any) -> tuple[str, ...]:
         """What the step's callable says of its last call."""
-        return python_step.notes_of(kernel)
+        return callables.notes_of(kernel)
 
 
 TORCH = TorchExecutor()

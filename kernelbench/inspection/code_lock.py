@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,6 +28,7 @@ from kernelbench.base.console import Status
 from kernelbench.base.errors import EnvironmentProblem, KernelbenchError, RecordError, UsageError
 from kernelbench.base.files import write_text
 from kernelbench.base.observer import OnProgress
+from kernelbench.base.toml_file import toml_key
 from kernelbench.build import compiler
 from kernelbench.build.includes import reached_files, without_comments
 from kernelbench.inspection import cubin, resources
@@ -48,7 +48,6 @@ _HEAD = """\
 # building block that it shares. Builds are repeated only where a key is not as recorded.
 """
 _KEY_VERSION = 1
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True, order=True)
@@ -287,22 +286,18 @@ def text_of(lock: Lock) -> str:
     parts = [_HEAD]
     for key in sorted(lock):
         entry = lock[key]
-        parts.append(f"\n[{_quoted(key.step)}.{_quoted(key.arch)}.{_quoted(key.nvcc)}]\n")
+        parts.append(f"\n[{toml_key(key.step)}.{toml_key(key.arch)}.{toml_key(key.nvcc)}]\n")
         parts.append(f'sources = "{entry.sources}"\n')
         for name, sha in sorted(entry.keys.items()):
-            parts.append(f'keys.{_quoted(name)} = "{sha}"\n')
+            parts.append(f'keys.{toml_key(name)} = "{sha}"\n')
         if not entry.kernels:
             parts.append("kernels = {}\n")
         for symbol, kernel in sorted(entry.kernels.items()):
             parts.append(
-                f"kernels.{_quoted(symbol)}={{registers={kernel.registers},"
+                f"kernels.{toml_key(symbol)}={{registers={kernel.registers},"
                 f'bytes={kernel.bytes},sha256="{kernel.sha256}"}}\n'
             )
     return "".join(parts)
-
-
-def _quoted(key: str) -> str:
-    return key if _BARE_KEY.fullmatch(key) else json.dumps(key)
 
 
 def check_lock(

@@ -33,6 +33,7 @@ from kernelbench.isolation.sandbox import SandboxProcess, read_answer
 from kernelbench.isolation.shared_data import DataMessage, SharedData
 from kernelbench.kinds.callables import LoadError, RaisedElsewhere
 from kernelbench.measure.results import error_of
+from kernelbench.problems.pytree import rebuilt
 from kernelbench.project.problem import Inputs, Kernel
 
 #: A sleeping core and cold caches take up to some 200 µs to answer, however short the question.
@@ -328,8 +329,13 @@ class IsolatedTrial:
         flat = self._data.current.arena.flat
         if not isinstance(snapshot, torch.Tensor) or snapshot.shape != flat.shape:
             raise RaisedElsewhere("the submission's process answered what was not asked")
-        early = moved(found["early"], self._device) if like else []
-        return found["result"], snapshot, outputs_of(early) if like else []
+        if not like:
+            return found["result"], snapshot, []
+        early = rebuilt(
+            found["early"],
+            lambda _, leaf: leaf.to(self._device) if isinstance(leaf, torch.Tensor) else leaf,
+        )
+        return found["result"], snapshot, outputs_of(early)
 
     def _is_own(self, stream: torch.cuda.Stream) -> bool:
         return stream != torch.cuda.default_stream(self._device)
@@ -343,12 +349,3 @@ class IsolatedTrial:
             return apart.results(answer, found)[0]
         finally:
             close(found)
-
-
-def moved(result: Any, device: torch.device) -> Any:
-    """A result whose tensors are copied to a device."""
-    if isinstance(result, list | tuple):
-        return type(result)(moved(item, device) for item in result)
-    if isinstance(result, dict):
-        return {key: moved(item, device) for key, item in result.items()}
-    return result.to(device) if isinstance(result, torch.Tensor) else result

@@ -11,7 +11,7 @@ import os
 import pickle
 import socket
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ import torch
 from kernelbench.executors.executor import Target
 from kernelbench.isolation.shared_data import DataMessage
 from kernelbench.measure.stream_ordering_check import StreamOrderingCheck
+from kernelbench.problems.pytree import rebuilt, tensor_leaves
 from kernelbench.project.model import Lineage, Step
 from kernelbench.project.problem import Inputs, Kernel
 from kernelbench.records.metrics import Metric
@@ -253,8 +254,9 @@ def run_trial(kernel: Kernel, data: TrialData, request: Trial, device: torch.dev
     result, snapshot, copies = trial.on_busy_device(
         stream, like, lambda found: matching(found, like)
     )
-    early = dict(zip(map(id, matching(result, like)), copies, strict=True))
-    return {"result": result, "snapshot": snapshot, "early": replaced(result, early.get)}
+    copy_of = dict(zip(map(id, matching(result, like)), copies, strict=True))
+    early = rebuilt(result, lambda _, leaf: copy_of.get(id(leaf), leaf))
+    return {"result": result, "snapshot": snapshot, "early": early}
 
 
 def matching(result: Any, like: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -263,7 +265,7 @@ def matching(result: Any, like: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     Raises:
         ValueError: If they are not there.
     """
-    left = list(_tensors(result))
+    left = [tensor for _, tensor in tensor_leaves(result)]
     found = []
     for one in like:
         which = next((t for t in left if t.shape == one.shape and t.dtype == one.dtype), None)
@@ -272,25 +274,3 @@ def matching(result: Any, like: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         left = [t for t in left if t is not which]
         found.append(which)
     return found
-
-
-def replaced(result: Any, other: Callable[[int], Any]) -> Any:
-    """A result of lists, tuples and dictionaries with tensors replaced, by identity."""
-    if type(result) is list:
-        return [replaced(item, other) for item in result]
-    if isinstance(result, tuple):
-        return tuple(replaced(item, other) for item in result)
-    if type(result) is dict:
-        return {key: replaced(item, other) for key, item in result.items()}
-    found = other(id(result))
-    return result if found is None else found
-
-
-def _tensors(result: Any) -> list[torch.Tensor]:
-    if isinstance(result, torch.Tensor):
-        return [result]
-    if isinstance(result, dict):
-        result = list(result.values())
-    if isinstance(result, list | tuple):
-        return [tensor for item in result for tensor in _tensors(item)]
-    return []

@@ -56,8 +56,6 @@ from kernelbench.project.problem_loading import load_problem
 _NAMED_TUPLES = "torch.return_types"
 _synchronize = torch.cuda.synchronize
 
-__all__ = ["Results", "serve"]
-
 _LONGEST = 400
 _MAX_NOTES = 8
 #: Seconds that a process on a GPU stays awake for the next question while it is timed: the host's

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kernelbench.kinds.callables import load_callable, notes_of
+from kernelbench.kinds.callables import load_callable
 from kernelbench.machine import devices
 from kernelbench.machine.devices import GpuInfo
 from kernelbench.machine.toolchain import runs_on
@@ -16,11 +16,6 @@ from kernelbench.project.model import Step
 
 if TYPE_CHECKING:
     from kernelbench.project.problem import Kernel, Problem
-
-__all__ = [
-    "lacking_modules", "load_python_step", "notes_of", "runs_on_cpu", "runs_on_gpu",
-    "torch_runs_on",
-]  # fmt: skip
 
 
 def load_python_step(step: Step, problem: Problem | None = None, device: str = "cpu") -> Kernel:

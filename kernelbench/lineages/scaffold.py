@@ -7,18 +7,16 @@ a dot. Nothing is filled in: its files are what the project has.
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import re
-import shutil
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kernelbench.base.errors import EnvironmentProblem, UnknownNameError, UsageError
+from kernelbench.base.errors import UnknownNameError, UsageError
+from kernelbench.base.files import write_folder
+from kernelbench.base.toml_file import toml_table
 from kernelbench.project.building_blocks import building_blocks
 from kernelbench.project.registry import Lineage, Lineages, Step, StepStatus, require_runnable
 from kernelbench.project.source_files import own_sources, sources_of
@@ -227,14 +225,6 @@ def _filled(words: StepWords, source: Step) -> StepWords:
     )
 
 
-def _fields(values: Mapping[str, Any]) -> Iterator[str]:
-    for key, value in values.items():
-        # JSON's strings, numbers, booleans and flat lists are TOML's; so are its quoted keys.
-        bare = re.fullmatch(r"[A-Za-z0-9_-]+", key)
-        shown = key if bare else json.dumps(key, ensure_ascii=False)
-        yield f"{shown} = {json.dumps(value, ensure_ascii=False)}"
-
-
 def _write(
     lineage: Lineage,
     folder: Path,
@@ -247,34 +237,18 @@ def _write(
     """Make the folder, whole or not at all."""
     if folder.exists():
         raise UsageError(f"{folder} exists, but is no step", "remove it, or choose another name")
-    lines = [*_fields({"name": folder.name, "parent": source.name, **asdict(words), **head})]
+    toml = toml_table({"name": folder.name, "parent": source.name, **asdict(words), **head})
     for table, values in tables.items():
         if values:
-            lines += ["", f"[{table}]", *_fields(values)]
+            toml += f"\n[{table}]\n{toml_table(values)}"
     for allowance in source.allowances:
-        lines += ["", "[[allowance]]", *_fields(asdict(allowance))]
-    toml = "\n".join(lines) + "\n"
+        toml += f"\n[[allowance]]\n{toml_table(asdict(allowance))}"
     words = replace(words, technique=words.technique.rstrip("."))
     parent_folder = Path(os.path.relpath(source.path, folder)).as_posix()
     readme = _README.format(
         name=folder.name, parent=source.name, parent_folder=parent_folder, **asdict(words)
     )
-    try:
-        folder.parent.mkdir(exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=".new-", dir=folder.parent))
-        try:
-            temporary.chmod(0o755)
-            for name, file in files.items():
-                copy = temporary / name
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(file, copy)
-            (temporary / "step.toml").write_text(toml, encoding="utf-8")
-            (temporary / "README.md").write_text(readme, encoding="utf-8")
-            temporary.rename(folder)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-    except OSError as error:
-        raise EnvironmentProblem(f"cannot write {folder}: {error.strerror or error}") from error
+    write_folder(folder, {**files, "step.toml": toml, "README.md": readme})
     return read_step(folder, lineage)
 
 
@@ -313,35 +287,5 @@ def new_project(folder: Path, template: str) -> list[Path]:
             )
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file", "give a folder: kernelbench init DIR")
-    try:
-        with (
-            _made(folder) as made,
-            tempfile.TemporaryDirectory(prefix=".kernelbench-init-", dir=folder) as unfinished,
-        ):
-            for place, source in files.items():
-                target = Path(unfinished) / place
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(source, target)
-            for name in top:
-                (Path(unfinished) / name).rename(folder / name)
-                made.append(folder / name)
-    except OSError as error:
-        raise EnvironmentProblem(f"{folder} cannot be written: {error.strerror}") from error
+    write_folder(folder, {str(place): source for place, source in files.items()})
     return sorted(files)
-
-
-@contextlib.contextmanager
-def _made(folder: Path) -> Iterator[list[Path]]:
-    """The folder, made if need be; what was put into it goes again if not all of it could be."""
-    new = [parent for parent in (folder, *folder.parents) if not parent.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    made: list[Path] = []
-    try:
-        yield made
-    except BaseException:
-        for path in made:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-        for parent in new:
-            with contextlib.suppress(OSError):
-                parent.rmdir()
-        raise

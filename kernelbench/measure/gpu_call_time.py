@@ -25,8 +25,6 @@ from kernelbench.measure.timing import (
 )
 from kernelbench.project.problem import Kernel
 
-__all__ = ["call_time"]
-
 _CALLS_PER_COMPETITION_REP = 15
 #: Enough for a median, where other processes take their turns.
 _CALLS_OF_NOTHING = 40

@@ -21,8 +21,6 @@ from kernelbench.measure.results import TimedBlock
 from kernelbench.measure.timing import CLOCK, EVENT, Measurement, require_untouched_timers
 from kernelbench.project.problem import Kernel
 
-__all__ = ["device_time"]
-
 _BLOCKS_PER_PROFILE = 5
 
 

@@ -26,8 +26,6 @@ from kernelbench.measure.results import TimedBlock
 from kernelbench.measure.timing import CLOCK, EVENT, Measurement, require_untouched_timers
 from kernelbench.project.problem import Kernel
 
-__all__ = ["energy"]
-
 #: Blocks of one window an arm; 2.5 s of each arm in all.
 BLOCKS = 5
 WINDOW_S = 0.5

@@ -22,8 +22,6 @@ from kernelbench.measure.results import TimedBlock
 from kernelbench.measure.timing import CLOCK, EVENT, Measurement, require_untouched_timers
 from kernelbench.project.problem import Kernel
 
-__all__ = ["inside"]
-
 #: Calls of a graph, each behind a spacer.
 CALLS = 8
 #: The spacer: rows and columns of the product, bytes of the sum.

@@ -13,8 +13,6 @@ from kernelbench.project.shipped import shipped_blocks, shipped_root
 from kernelbench.project.source_files import code_in, sources_of
 from kernelbench.project.step_files import read_lineage
 
-__all__ = ["building_blocks", "source_sha"]
-
 
 def source_sha(step: Step) -> str:
     """SHA-256 (hex) of what makes the step's code: sources by name and bytes, config, GPU flags.

@@ -19,8 +19,6 @@ from kernelbench.project.model import Lineage
 if TYPE_CHECKING:
     from kernelbench.project.problem import Problem
 
-__all__ = ["load_problem"]
-
 
 @functools.cache
 def load_problem(lineage: Lineage) -> Problem:

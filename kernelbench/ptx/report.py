@@ -75,9 +75,13 @@ class PtxReport:
         return not self.errors and not self.error
 
     @property
-    def overdue(self) -> bool:
-        """Whether it was ended after the time that it was given."""
-        return any(each.finding.text.startswith(OVERDUE) for each in self.findings)
+    def never_ends(self) -> bool:
+        """Whether it hangs in every schedule, or was ended after the time that it was given."""
+        hangs = (each for each in self.findings if each.finding.kind == "hang")
+        return any(
+            each.schedules == self.schedules or each.finding.text.startswith(OVERDUE)
+            for each in hangs
+        )
 
     def require_clean(self) -> None:
         """Raise unless it is clean.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,6 +68,25 @@ class BlockSamples:
     def scaled(self, factor: float) -> BlockSamples:
         """The same session with every candidate time multiplied by ``factor``."""
         return BlockSamples(self.base, self.cand * factor, self.throttled)
+
+
+def samples_of(
+    blocks: Iterable[tuple[Sequence[int], Sequence[float], bool]],
+) -> BlockSamples | None:
+    """A session's samples from its blocks; None if fewer than two are whole.
+
+    Args:
+        blocks: Of each the order of its arms, what was timed, and whether the device throttled.
+    """
+    pairs = []
+    for order, values, throttled in blocks:
+        arms = [[t for a, t in zip(order, values, strict=False) if a == arm] for arm in (0, 1)]
+        if len(values) == len(order) and len(arms[0]) == len(arms[1]):
+            pairs.append((*arms, throttled))
+    if len(pairs) < 2:
+        return None
+    base, cand, throttled_ones = (np.array(each) for each in zip(*pairs, strict=True))
+    return BlockSamples(base, cand, throttled_ones)
 
 
 def block_levels(times: Floats) -> Floats:

@@ -5,8 +5,6 @@ They stand alone, so that who only names them does not wait for scipy.
 
 from __future__ import annotations
 
-__all__ = ["ALPHA", "MARGIN", "SESSIONS", "TICK_US"]
-
 #: Resolution of CUDA event times on the devices seen so far, in microseconds.
 TICK_US = 0.032
 #: Change below which nobody cares, as a fraction.

@@ -66,6 +66,18 @@ HAVE: ld.global.u32 %v, [%words+8]; add.u32 %v, %v, 1; st.global.u32 [%words+8],
   ret;
 }"""
 
+#: Each thread looks for a free word of a table that has none.
+FULL = """
+.visible .entry full(.param .u64 p_words) .reqntid 64
+{
+  .reg .b64 %words, %at; .reg .b32 %i, %v; .reg .pred %p;
+  ld.param.u64 %words, [p_words]; mov.u32 %i, %tid.x;
+NEXT: and.b32 %i, %i, 511; mul.wide.u32 %at, %i, 4; add.s64 %at, %at, %words;
+  atom.relaxed.gpu.global.cas.b32 %v, [%at], 0, 1; add.u32 %i, %i, 1;
+  setp.ne.u32 %p, %v, 0; @%p bra NEXT;
+  ret;
+}"""
+
 #: A CTA publishes a word. The next one takes it if its flag says that it is there.
 NEIGHBOUR = """
 .visible .entry neighbour(.param .u64 p_flags, .param .u64 p_data, .param .u64 p_out) .reqntid 1
@@ -86,7 +98,7 @@ TEXT = "\n".join([
     _scan("ahead", "mov.u32 %rank, %ctaid.x; mov.u32 %count, %nctaid.x; "
           "sub.u32 %rank, %count, %rank; sub.u32 %rank, %rank, 1;"),
     _scan("by_ticket", "atom.relaxed.gpu.global.add.u32 %rank, [%ticket], 1;"),
-    LIVELOCK, LOCKS, NEIGHBOUR,
+    LIVELOCK, LOCKS, FULL, NEIGHBOUR,
 ])  # fmt: skip
 #: More than one SM holds, 32 of them.
 CTAS = 36
@@ -122,6 +134,15 @@ def test_a_livelock_is_no_hang(module) -> None:
     (found,) = report.errors
     assert found.finding.kind == "hang" and found.finding.text.startswith("livelock: ")
     assert all(each.access.where for each in report.waits)
+
+
+def test_a_table_without_room_is_one(module) -> None:
+    report = module.launch("full", 1, args=[np.ones(512, np.uint32)], check=4, limit_s=60)
+    (found,) = report.errors
+    assert "64 threads go round, and no word changes" in found.finding.text, found.finding.text
+    assert report.never_ends
+    shown = [line for line in report.lines() if "waits for a value in global memory" in line]
+    assert any("more wait likewise" in line for line in report.lines()) and len(shown) < 5
 
 
 def test_what_ends_at_last_is_none(module) -> None:

@@ -36,7 +36,7 @@ CAUSES = {
         "left_behind.cu",
         [("CHECK(cudaMemset(next, 0, sizeof(int)));  // queue", ""),
          ("CHECK(cudaMemset(next, 0, sizeof(int)));", "")],
-        "unwritten", "atom adds to next (alloc", "if (threadIdx.x == 0) item = atomicAdd(", "",
+        "unwritten", "atom reads next (alloc", "if (threadIdx.x == 0) item = atomicAdd(", "",
     ),
     "freed before the launch": (
         "left_behind.cu",
@@ -69,6 +69,11 @@ CAUSES = {
         [("wgmma.wait_group.sync.aligned 0;", "// later"),
          ("// end", "wgmma.wait_group.sync.aligned 0;")],
         "early-read", "before a wgmma.wait_group", "out[threadIdx.x] = d[0]", '"wgmma.mma_async',
+    ),
+    "map without swizzle": (
+        "hopper_gemm.cu",
+        [("kCluster, kK, CU_TENSOR_MAP_SWIZZLE_128B", "kCluster, kK, CU_TENSOR_MAP_SWIZZLE_NONE")],
+        "descriptor", "reads a tile with the 128-byte swizzle that TMA has written with no", "", "",
     ),
     "not set": (
         "accumulators.cu", [("float d[4] = {};", "float d[4];")],

@@ -108,6 +108,9 @@ PDL = {
         EARLY,
     ),
     "never waits": ([("early(stream, independent, more)", "early(stream, independent, a)")], EARLY),
+    "behind an event": (
+        [("early(stream, reuse, a, 8.f)", "early(stream, without_trigger, a, 8.f)")], EARLY,
+    ),
     "in a graph": (
         [("if (threadIdx.x == 0) cudaGridDependencySynchronize();  // gather",
           "out[here()] = in[here()]; cudaGridDependencySynchronize();")],

@@ -12,7 +12,12 @@ import pytest
 from kernelbench.base.errors import EnvironmentProblem, UsageError
 from kernelbench.base.json_file import read_json
 from kernelbench.compare.comparer import VerdictRules
-from kernelbench.compare.session_plan import SessionPlan, plan_sessions
+from kernelbench.compare.session_plan import (
+    SessionPlan,
+    plan_sessions,
+    power_of,
+    sessions_needed,
+)
 from kernelbench.compare.session_samples import block_samples
 from kernelbench.measure.results import TimedBlock
 from kernelbench.records.calibration_record import load_spreads, read_calibration, save_calibration
@@ -20,7 +25,6 @@ from kernelbench.records.metrics import Metric
 from kernelbench.stats.blocks import BlockSamples
 from kernelbench.stats.estimate import estimate_change
 from kernelbench.stats.inference import family
-from kernelbench.stats.planning import power_of, sessions_needed
 from kernelbench.worker.jobs import Timing
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"

@@ -1,20 +1,18 @@
-"""Writing a project of what a dataset holds: a lineage for each definition, a step a solution.
-
-The project is written beside its place and moved there when it is whole.
-"""
+"""Writing a project of what a dataset holds: a lineage for each definition, a step a solution."""
 
 from __future__ import annotations
 
 import json
 import re
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from kernelbench.base.errors import EnvironmentProblem, UsageError
+from kernelbench.base.errors import UsageError
+from kernelbench.base.files import write_folder
+from kernelbench.base.toml_file import toml_table, toml_value
 from kernelbench.problems.flashinfer.axes import python_parameters
 from kernelbench.problems.flashinfer.dataset import FoundDefinition, Skipped, find_definitions
 from kernelbench.problems.flashinfer.models import Solution
@@ -92,16 +90,7 @@ def import_project(source: Path, target: Path | None = None) -> Imported:
                 written = ", ".join(solution.languages)
                 reason = f"language {written}: only Python and Triton become steps"
                 skipped.append(Skipped(solution.name, reason))
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
-            whole = Path(folder) / target.name
-            _write(whole, found, steps, names)
-            whole.rename(target)
-    except OSError as error:
-        raise EnvironmentProblem(
-            f"cannot write {target}: {error.strerror or error}", "nothing was half-written"
-        ) from error
+    write_folder(target, _files(found, steps, names))
     return Imported(
         target,
         {
@@ -149,66 +138,66 @@ def _step(each: FoundDefinition, solution: Solution, names: _Names) -> _Step:
     if not hardware:
         return _Step(names.new(solution.name), solution, "", 0)
     values = {shapes[f.uuid]: f.us for f in mine if f.hardware == hardware[0][0]}
-    lines = [
-        "", "[reported]", f"device = {_quoted(hardware[0][0])}", 'metric = "device"', 'unit = "us"',
-        'source = "traces of the dataset"',
-        'note = "by the protocol of the dataset\'s own evaluation"',
-        "", "[reported.values]",
-        *(f"{_quoted(name)} = {us:.6g}" for name, us in values.items()),
-    ]  # fmt: skip
-    return _Step(names.new(solution.name), solution, "\n".join(lines) + "\n", len(values))
+    table = {
+        "device": hardware[0][0], "metric": "device", "unit": "us",
+        "source": "traces of the dataset",
+        "note": "by the protocol of the dataset's own evaluation",
+    }  # fmt: skip
+    rows = "".join(f"{toml_value(name)} = {us:.6g}\n" for name, us in values.items())
+    reported = f"\n[reported]\n{toml_table(table)}\n[reported.values]\n{rows}"
+    return _Step(names.new(solution.name), solution, reported, len(values))
 
 
-def _write(
-    root: Path, found: Sequence[FoundDefinition], steps: dict[str, list[_Step]], names: _Names
-) -> None:
-    root.mkdir()
-    lineages = ", ".join(_quoted(name) for name in names.lineages.values())
-    _text(root / "pyproject.toml", f"[tool.kernelbench]\nlineages = [{lineages}]\n")
-    _text(root / ".gitignore", "results/\n__pycache__/\n")
+def _files(
+    found: Sequence[FoundDefinition], steps: dict[str, list[_Step]], names: _Names
+) -> dict[str, str | Path]:
+    """The project's files: texts, or files that are copied."""
     shapes = []
+    files: dict[str, str | Path] = {}
     for each in found:
-        shapes.append(f"{_quoted(each.definition.name)}:")
+        shapes.append(f"{toml_value(each.definition.name)}:")
         named = shape_names(each.definition.name, len(each.workloads))
         for name, workload in zip(named, each.workloads, strict=True):
             fields = {**workload.axes, "workload": workload.uuid}
-            inside = ", ".join(f"{_quoted(k)}: {json.dumps(v)}" for k, v in fields.items())
-            shapes.append(f"  {_quoted(name)}: {{{inside}}}")
-        _lineage(root, each, steps[each.definition.name], names)
-    _text(root / "shapes.yaml", "\n".join(shapes) + "\n")
-    _text(root / "README.md", _readme(found, steps, names))
+            inside = ", ".join(f"{toml_value(k)}: {json.dumps(v)}" for k, v in fields.items())
+            shapes.append(f"  {toml_value(name)}: {{{inside}}}")
+        files |= _lineage(each, steps[each.definition.name], names)
+    lineages = toml_value([*names.lineages.values()])
+    return files | {
+        "pyproject.toml": f"[tool.kernelbench]\nlineages = {lineages}\n",
+        ".gitignore": "results/\n__pycache__/\n",
+        "shapes.yaml": "\n".join(shapes) + "\n",
+        "README.md": _readme(found, steps, names),
+    }
 
 
-def _lineage(root: Path, each: FoundDefinition, steps: list[_Step], names: _Names) -> None:
+def _lineage(each: FoundDefinition, steps: list[_Step], names: _Names) -> dict[str, str | Path]:
     definition = each.definition
-    folder = root / names.lineages[definition.name]
+    folder = names.lineages[definition.name]
     reference = names.references[definition.name]
-    folder.mkdir()
     title = _line(definition.description) or definition.op_type or definition.name
     toml = {
         "name": names.lineages[definition.name], "title": title, "problem": _PROBLEM,
         "reference": reference,
     }  # fmt: skip
-    _text(folder / "lineage.toml", _table(toml))
-    shutil.copyfile(each.file, folder / DEFINITION_FILE)
-    lines = "".join(json.dumps(line) + "\n" for line in each.lines)
-    _text(folder / WORKLOADS_FILE, lines)
-    _text(folder / ORIGIN_FILE, origin_text(each.root))
-    _text(folder / REFERENCE_FILE, _ended(definition.reference))
-    _write_step(
-        folder / reference,
-        {
-            "name": reference, "title": "the definition's run", "technique": "plain PyTorch",
-            "hypothesis": "none: it is what the others are judged by", "arch": "any",
-            "kind": "python", "status": "works", "entry": "adapter.py",
-        },
-        {REFERENCE_FILE: definition.reference},
-        _adapter(REFERENCE_FILE, "run", "*inputs.values()", destinations=False),
-    )  # fmt: skip
+    files: dict[str, str | Path] = {
+        f"{folder}/lineage.toml": toml_table(toml),
+        f"{folder}/{DEFINITION_FILE}": each.file,
+        f"{folder}/{WORKLOADS_FILE}": "".join(json.dumps(line) + "\n" for line in each.lines),
+        f"{folder}/{ORIGIN_FILE}": origin_text(each.root),
+        f"{folder}/{REFERENCE_FILE}": _ended(definition.reference),
+    }
+    table: dict[str, Any] = {
+        "name": reference, "title": "the definition's run", "technique": "plain PyTorch",
+        "hypothesis": "none: it is what the others are judged by", "arch": "any",
+        "kind": "python", "status": "works", "entry": "adapter.py",
+    }  # fmt: skip
+    adapter = _adapter(REFERENCE_FILE, "run", "*inputs.values()", destinations=False)
+    files |= _step_files(folder, table, {REFERENCE_FILE: definition.reference}, adapter)
     for step in steps:
         solution = step.solution
         adapter = "adapter.py" if "adapter.py" not in solution.sources else "kernelbench_adapter.py"
-        table: dict[str, str | list[str]] = {
+        table = {
             "name": step.name, "parent": reference,
             "title": _line(solution.description) or solution.name,
             "technique": f"{', '.join(solution.languages)}, by {_line(solution.author)}",
@@ -219,22 +208,16 @@ def _lineage(root: Path, each: FoundDefinition, steps: list[_Step], names: _Name
             table["needs"] = ["gpu", "triton"]
         call, destinations = _call(each, solution)
         text = _adapter(solution.entry_file, solution.entry_function, call, destinations)
-        _write_step(folder / step.name, table, solution.sources, text, step.reported)
+        files |= _step_files(folder, table, solution.sources, text, step.reported)
+    return files
 
 
-def _write_step(
-    folder: Path,
-    table: dict[str, str | list[str]] | dict[str, str],
-    sources: dict[str, str],
-    adapter: str,
-    more: str = "",
-) -> None:
-    folder.mkdir()
-    for name, content in sources.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        _text(folder / name, _ended(content))
-    _text(folder / str(table["entry"]), adapter)
-    _text(folder / "step.toml", _table(table) + more)
+def _step_files(
+    lineage: str, table: dict[str, Any], sources: dict[str, str], adapter: str, more: str = ""
+) -> dict[str, str]:
+    texts = {name: _ended(content) for name, content in sources.items()}
+    texts |= {table["entry"]: adapter, "step.toml": toml_table(table) + more}
+    return {f"{lineage}/{table['name']}/{name}": text for name, text in texts.items()}
 
 
 def _call(each: FoundDefinition, solution: Solution) -> tuple[str, bool]:
@@ -275,7 +258,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
-_FILE = Path(__file__).resolve().parent / {_quoted(file)}
+_FILE = Path(__file__).resolve().parent / {toml_value(file)}
 sys.path.append(str(_FILE.parent))
 _SPEC = importlib.util.spec_from_file_location("solution_" + _FILE.parent.name, _FILE)
 _MODULE = importlib.util.module_from_spec(_SPEC)
@@ -303,26 +286,9 @@ def _readme(found: Sequence[FoundDefinition], steps: dict[str, list[_Step]], nam
     return "\n".join([*lines, "```", ""])
 
 
-def _table(values: dict[str, str | list[str]] | dict[str, str]) -> str:
-    rows = []
-    for key, value in values.items():
-        items = [_quoted(item) for item in value] if isinstance(value, list) else []
-        rows.append(f"{key} = [{', '.join(items)}]" if items else f"{key} = {_quoted(str(value))}")
-    return "\n".join(rows) + "\n"
-
-
-def _quoted(text: str) -> str:
-    """A basic string of TOML, which is also one of YAML and Python."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
 def _line(text: str) -> str:
     return " ".join(text.split())[:120]
 
 
 def _ended(text: str) -> str:
     return text if text.endswith("\n") else text + "\n"
-
-
-def _text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

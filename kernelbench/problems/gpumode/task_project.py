@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import tempfile
 from pathlib import Path
 
-from kernelbench.base.errors import EnvironmentProblem, UsageError
+from kernelbench.base.errors import UsageError
+from kernelbench.base.files import write_folder
+from kernelbench.base.toml_file import toml_table
 from kernelbench.problems.gpumode.static_check import require_sound
 from kernelbench.problems.gpumode.task_file import Task, find_task_file, read_task
 
@@ -30,8 +30,6 @@ def custom_kernel(data):
 def task_project(task_folder: Path, target: Path) -> str:
     """Write a project for a task into ``target``, which must not exist or be empty.
 
-    It is written beside its place and moved there when it is whole.
-
     Returns:
         The name of its lineage.
 
@@ -44,45 +42,33 @@ def task_project(task_folder: Path, target: Path) -> str:
     target = target.expanduser().resolve()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UsageError(f"{target} is not empty", "give the name of a new folder")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
-            whole = Path(folder) / target.name
-            name = _write_project(whole, task, find_task_file(Path(task_folder).expanduser()))
-            if target.exists():  # perhaps the current folder, which has to stay
-                for child in whole.iterdir():
-                    child.rename(target / child.name)
-            else:
-                whole.rename(target)
-    except OSError as error:
-        raise EnvironmentProblem(
-            f"cannot write {target}: {error.strerror or error}", "nothing was half-written"
-        ) from error
-    return name
-
-
-def _write_project(root: Path, task: Task, task_file: Path) -> str:
-    """Write everything below ``root``; gives the lineage's name."""
     name = re.sub(r"[^A-Za-z0-9_-]+", "_", task.name).strip("_-") or "task"
     name = name if name[0].isalpha() else f"x{name}"
-    inside = root / name / "task"
-    inside.mkdir(parents=True)
-    for module, path in task.modules:
-        shutil.copyfile(path, inside / f"{module}.py")
-    (inside / "task.yml").write_text(_side_by_side(task_file, task), encoding="utf-8")
-    _text(root / "pyproject.toml", f'[tool.kernelbench]\nlineages = ["{name}"]\n')
-    _text(root / ".gitignore", "results/\n__pycache__/\n")
+    task_file = find_task_file(Path(task_folder).expanduser())
     rows = [
         f"  {shape.name}: {json.dumps(shape.arguments(), default=str)}" for shape in task.shapes
     ]
-    _text(root / "shapes.yaml", "\n".join([f"{name}:", *rows]) + "\n")
-    _text(
-        root / name / "lineage.toml",
-        f'name = "{name}"\ntitle = "GPU MODE task {name}"\nproblem = "{_PROBLEM}"\n'
-        f'reference = "{_REFERENCE}"\n',
-    )
-    _step(root / name / _REFERENCE, "", "the task's own ref_kernel", _REFERENCE_STEP)
-    _step(root / name / _FIRST, _REFERENCE, "the first kernel", _first(task))
+    lineage = {"name": name, "title": f"GPU MODE task {name}", "problem": _PROBLEM}
+    files: dict[str, str | Path] = {
+        "pyproject.toml": f'[tool.kernelbench]\nlineages = ["{name}"]\n',
+        ".gitignore": "results/\n__pycache__/\n",
+        "shapes.yaml": "\n".join([f"{name}:", *rows]) + "\n",
+        f"{name}/task/task.yml": _side_by_side(task_file, task),
+        f"{name}/lineage.toml": toml_table({**lineage, "reference": _REFERENCE}),
+        **{f"{name}/task/{module}.py": path for module, path in task.modules},
+    }
+    for step, parent, title, source in (
+        (_REFERENCE, {}, "the task's own ref_kernel", _REFERENCE_STEP),
+        (_FIRST, {"parent": _REFERENCE}, "the first kernel", _first(task)),
+    ):
+        files[f"{name}/{step}/submission.py"] = source
+        files[f"{name}/{step}/step.toml"] = toml_table(
+            {
+                "name": step, **parent, "title": title, "technique": title,
+                "hypothesis": "none yet", "arch": "any", "kind": "python", "status": "works",
+            }
+        )  # fmt: skip
+    write_folder(target, files)
     return name
 
 
@@ -106,17 +92,3 @@ def _side_by_side(task_file: Path, task: Task) -> str:
             text,
         )
     return text
-
-
-def _step(folder: Path, parent: str, title: str, source: str) -> None:
-    folder.mkdir()
-    lines = [f'name = "{folder.name}"', f'title = "{title}"', f'technique = "{title}"']
-    lines += ['hypothesis = "none yet"', 'arch = "any"', 'kind = "python"', 'status = "works"']
-    if parent:
-        lines.insert(1, f'parent = "{parent}"')
-    _text(folder / "step.toml", "\n".join(lines) + "\n")
-    _text(folder / "submission.py", source)
-
-
-def _text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

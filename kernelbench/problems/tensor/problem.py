@@ -25,8 +25,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from kernelbench.project.problem import Work
-
 
 class TensorProblem:
     """A problem whose data are tensors; everything but three things has a default.
@@ -61,7 +59,7 @@ class TensorProblem:
     #: The most roundings on any path from an input to an output, for the derived bound: k for a sum
     #: of k products. A number, or a method of the shape.
     depth: Any = None
-    #: A method of the shape: FLOPs of one call, or a whole :class:`Work`.
+    #: A method of the shape: FLOPs of one call, or a whole ``kernelbench.Work``.
     work: Any = None
 
     def __init_subclass__(cls) -> None:
@@ -114,6 +112,3 @@ class TensorProblem:
         from kernelbench.problems.tensor.adapter import TensorAdapter
 
         return TensorAdapter(self)
-
-
-__all__ = ["TensorProblem", "Work"]

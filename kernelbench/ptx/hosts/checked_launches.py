@@ -67,7 +67,7 @@ class CheckedLaunches:
         order_matters: Whether another schedule of one may give another result without a race.
         beside_others: The first kernel of those that were launched while other work was pending
             that nothing orders with it.
-        overdue: Whether one has taken longer than it may.
+        stuck: Whether one never ends.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class CheckedLaunches:
         # Of single schedules every other one, so that its seed tells.
         self._interleaves = check == gpus == 1 and interleaves(seed) and len(seeds) <= 1
         self.beside_others = ""
-        self.overdue = False
+        self.stuck = False
         self._seeks_another = False
 
     def make(
@@ -147,7 +147,7 @@ class CheckedLaunches:
                 "check a run in which one of them needs no answer",
             )
         report = replace(report, assumptions=(*report.assumptions, *assumed))
-        self.overdue |= report.overdue
+        self.stuck |= report.never_ends
         self.made.insert(place, Launched(words, seed, report))
         self._seed += report.schedules
         return report

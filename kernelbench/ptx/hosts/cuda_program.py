@@ -199,7 +199,7 @@ class CudaProgram:
 
     def run_cuda(self, launch: CudaLaunch, memory: Mapping[str, Any]) -> int:
         """A launch: of a form not seen before in all schedules, else in one."""
-        if self._launches.overdue:
+        if self._launches.stuck:
             return FAILED  # as on a GPU, nothing of the program runs after it
         report = self._launches.make_cuda(launch, memory, ordered=True)
         return cuda_status(report)

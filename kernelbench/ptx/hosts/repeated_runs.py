@@ -194,13 +194,14 @@ def wrong_size(
 
 
 def needs_new_memory(runs: RepeatedRuns, kept: Sequence[int], began_s: float) -> bool:
-    """Whether main fails where new memory holds large numbers; of a program that ends well.
+    """Whether main fails, or has no end, where new memory holds large numbers; of a program that
+    ends well.
 
     Args:
         kept: The seed of each of its launches; began_s: as of :func:`seed_of_failure`.
     """
     limit_s = time.monotonic() - began_s
-    return runs.status(kept, limit_s) == 0 and bool(runs.status(kept, limit_s, LARGE))
+    return runs.status(kept, limit_s) == 0 and runs.status(kept, limit_s, LARGE) != 0
 
 
 def stale_memory(

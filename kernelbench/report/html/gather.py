@@ -276,17 +276,7 @@ def _differences(blocks: Sequence[Mapping[str, Any]], values: str) -> NDArray[An
     """Of the whole blocks of one session: ln of the candidate's level over the base's."""
     import numpy as np
 
-    from kernelbench.stats.blocks import BlockSamples, block_differences
+    from kernelbench.stats.blocks import block_differences, samples_of
 
-    arms: list[list[list[float]]] = []
-    for block in blocks:
-        pair = [[t for a, t in zip(block["arm"], block[values], strict=False) if a == arm]
-                for arm in (0, 1)]  # fmt: skip
-        if len(block[values]) == len(block["arm"]) and len(pair[0]) == len(pair[1]):
-            arms.append(pair)
-    if len(arms) < 2:
-        return np.zeros(0)
-    samples = BlockSamples(
-        np.array([base for base, _ in arms]), np.array([cand for _, cand in arms])
-    )
-    return block_differences(samples)
+    samples = samples_of((block["arm"], block[values], False) for block in blocks)
+    return np.zeros(0) if samples is None else block_differences(samples)

@@ -133,6 +133,17 @@ int main() {
   early(stream, independent, b);
   CHECK(cudaDeviceSynchronize());
 
+  // A record of an event between them: behind one without timing the launch may begin early.
+  cudaEvent_t plain, timed;
+  CHECK(cudaEventCreateWithFlags(&plain, cudaEventDisableTiming));
+  CHECK(cudaEventCreate(&timed));
+  read_late<<<kBlocks, kThreads, 0, stream>>>(a, b);
+  CHECK(cudaEventRecord(plain, stream));
+  early(stream, reuse, a, 8.f);
+  CHECK(cudaEventRecord(timed, stream));
+  early(stream, independent, a);
+  CHECK(cudaDeviceSynchronize());
+
   // In a graph that is captured.
   cudaGraph_t graph;
   cudaGraphExec_t executable;

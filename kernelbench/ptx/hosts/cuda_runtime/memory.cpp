@@ -96,7 +96,7 @@ cudaError_t allocate(void** address, size_t bytes, cudaMemoryType type, bool fre
   // The host's pages are its own: they can be protected (host_access.cpp).
   const size_t alignment = type == cudaMemoryTypeDevice ? 256 : kHostPage;
   if (address == nullptr) return remembered(cudaErrorInvalidValue);
-  refuse_in_host_function();
+  if (refused_in_host_function()) return cudaErrorNotPermitted;
   *address = nullptr;
   if (bytes == 0) return cudaSuccess;
   const size_t rounded = (bytes / alignment + 1) * alignment;

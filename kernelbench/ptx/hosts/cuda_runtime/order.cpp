@@ -170,8 +170,9 @@ std::array<char, kBytes> bytes_at(const void* data) {
 
 }  // namespace
 
-void refuse_in_host_function() {
+bool refused_in_host_function() {
   if (in_host_function) launch_refused("a function of the host", cudaErrorNotPermitted);
+  return in_host_function;
 }
 
 namespace {

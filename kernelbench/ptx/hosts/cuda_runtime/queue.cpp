@@ -36,7 +36,7 @@ struct Line {
   bool blocking = true;     // in order with the default stream
   uint32_t number = 0;      // for the emulator's clocks; 0 before the first piece
   std::string name = {};
-  Kind kind = Kind::kNothing;  // of the last piece
+  Task launched = 0;  // the launch that the next piece may begin before the end of
 };
 std::map<cudaStream_t, Line> lines;
 uint32_t last_line = 0;
@@ -172,11 +172,13 @@ std::vector<cudaStream_t> others_between(int gpu, Gpus gpus) {
 
 }  // namespace
 
-// CUDA programming guide, "Programmatic Dependent Launch and Synchronization": only a launch right
-// behind another may begin before that has ended.
+// CUDA programming guide, "Programmatic Dependent Launch and Synchronization": only a launch behind
+// another may begin before that has ended. On hardware (H200, CUDA 13.0) it does so behind a record
+// of an event without timing and a wait for an event, too, and not behind a record with timing, a
+// copy, a memset or a host function.
 Task enqueue(cudaStream_t stream, Work work, What what) {
   KB_ONE_CALL;
-  refuse_in_host_function();
+  if (refused_in_host_function()) return 0;
   host_acts();
   host_is_there();
   stream = named(stream);
@@ -186,8 +188,9 @@ Task enqueue(cudaStream_t stream, Work work, What what) {
   const std::vector<cudaStream_t> beside =
       stream == of_gpu ? others_between(line.gpu, what.gpus) : std::vector<cudaStream_t>{};
   for (cudaStream_t each : beside) line.waits.push_back(mark(each));
-  const bool early = what.programmatic && line.kind == Kind::kLaunch && line.waits.empty();
-  line.kind = what.kind;
+  const Task ahead = what.programmatic ? line.launched : 0;
+  const bool passes = what.passes && line.waits.empty();
+  const bool launches = what.kind == Kind::kLaunch;
   Piece piece{std::move(work), std::move(what), std::move(line.waits), line.gpu};
   line.waits.clear();
   if (stream == of_gpu) {
@@ -202,15 +205,15 @@ Task enqueue(cudaStream_t stream, Work work, What what) {
   } else if (line.blocking) {
     piece.after.push_back(lines[of_gpu].last);
   }
-  const Task ahead = early ? line.last : 0;
-  if (!early) piece.after.push_back(line.last);
+  if (ahead == 0) piece.after.push_back(line.last);
   const Asked asked = asked_now(piece.what.kernel);
   if (orders() && piece.what.kind != Kind::kNothing) asked_for.push_back(asked);
   order_operation(++last_task, line.number, line.gpu, piece.what.kind, asked,
                   " on " + line.name + words_of_gpu(line.gpu), ahead, piece.after);
-  if (early) piece.after.push_back(line.last);
+  if (ahead != 0) piece.after.push_back(ahead);
   piece.ahead = ahead;
   line.last = last_task;
+  if (!passes) line.launched = launches ? last_task : 0;
   keep(std::move(piece));
   const Task task = last_task;
   for (cudaStream_t each : beside) {
@@ -308,7 +311,7 @@ namespace {
 
 cudaError_t finish(Task task, bool known) {
   KB_ONE_CALL;
-  refuse_in_host_function();
+  if (refused_in_host_function()) return cudaErrorNotPermitted;
   std::set<Task> needed;
   std::vector<Task> open{task};
   while (!open.empty()) {
@@ -564,7 +567,7 @@ namespace {
 template <typename Of>
 cudaError_t finish_those(const Of& of) {
   KB_ONE_CALL;
-  refuse_in_host_function();
+  if (refused_in_host_function()) return cudaErrorNotPermitted;
   cudaError_t status = cudaSuccess;
   for (;;) {
     const auto last = std::find_if(pending.rbegin(), pending.rend(), of);

@@ -193,6 +193,7 @@ struct What {
   Gpus gpus = 0;
   void* memory = nullptr;      // that it allocates or frees
   const void* word = nullptr;  // that it writes for a stream to wait for
+  bool passes = false;         // a launch behind it may begin early behind the launch before it
 };
 inline What of_memory(Kind kind, void* memory) {
   What what;
@@ -262,7 +263,7 @@ cudaError_t finish_gpu(int gpu);
 // Does what is pending, for a host that polls memory and knows nothing of it.
 void do_unseen();
 // CUDA runtime API, cudaLaunchHostFunc: "The host function must not make any CUDA API calls".
-void refuse_in_host_function();
+bool refused_in_host_function();
 // Whether all that was asked for is done, seen or not.
 bool nothing_to_do();
 // Main ends here and now, with 1; nothing in other threads than its own.

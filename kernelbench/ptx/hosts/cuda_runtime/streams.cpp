@@ -210,12 +210,15 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (event->capture != nullptr) event->captured = made->captured;
   event->recorded = true;
   if (event->capture != nullptr) return cudaSuccess;
-  event->task = enqueue(stream,
-                        [at_ms = event->at_ms] {
-                          *at_ms = now_ms();
-                          return cudaSuccess;
-                        },
-                        {Kind::kNothing});
+  What record{Kind::kNothing};
+  record.passes = !event->timed;
+  event->task = enqueue(
+      stream,
+      [at_ms = event->at_ms] {
+        *at_ms = now_ms();
+        return cudaSuccess;
+      },
+      std::move(record));
   return cudaSuccess;
 }
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {

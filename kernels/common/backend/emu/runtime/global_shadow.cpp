@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <mutex>
 #include <unordered_map>
 
@@ -453,7 +454,8 @@ void global_store(const void* pointer, size_t bytes, const Actor& actor) {
 void report_unwritten(const void* pointer, bool strong, bool writing, Pc pc, const char* what) {
   const Region& region = *region_at(static_cast<const std::byte*>(pointer));
   const auto offset = static_cast<size_t>(static_cast<const std::byte*>(pointer) - region.begin);
-  const bool adds = strong && writing;
+  // An atomic that returns what was there may exchange, or compare.
+  const bool adds = strong && writing && std::strncmp(what, "red", 3) == 0;
   // Who polls a word means its value; data may be read and not be used.
   const bool noted = region.holds && (!strong || writing);
   (noted ? note : report)({.kind = Class::kUnwritten,

@@ -243,8 +243,10 @@ void report_hang(std::deque<Cluster>& clusters, Pc running) {
            std::to_string(census.running) + " can run";
   }
   if (livelocked()) {
-    text = "livelock: " + std::to_string(census.running) +
-           " threads go round, each changes what others look at, and nothing comes of it; " + wait;
+    text = "livelock: " + std::to_string(census.running) + " threads go round, " +
+           (livelock_changes_words() ? "each changes what others look at, and nothing comes of it"
+                                     : "and no word changes that they look at") +
+           "; " + wait;
   }
   const bool slow = (running != nullptr || overdue()) && goes_on() && !livelocked();
   end_launch({.kind = slow ? Class::kTimeout : Class::kHang,

@@ -31,7 +31,7 @@ constexpr uint64_t kMostBytes = uint64_t{64} << 20;
 
 std::mutex guard;
 std::atomic<bool> watching{false};
-std::atomic<bool> livelock{false};
+std::atomic<bool> livelock{false}, livelock_changes{false};
 std::unordered_map<const void*, std::vector<uint64_t>> words;
 std::vector<uint64_t> states;
 std::set<const Runner*> going_round;
@@ -97,9 +97,15 @@ bool watch_spin(const void* at, uint32_t bytes, uint64_t value, Pc pc) {
   if (!see_state(*current_runner)) return start_anew();
   if (states.size() < kStates) return true;
   if (std::set<uint64_t>(states.begin(), states.end()).size() > kFewStates) return start_anew();
-  if (!current_runner->all_spin(kSpinsOfEach)) return true;
+  if (!current_runner->all_spin(kSpinsOfEach)) {
+    current_runner->hold_up_none();
+    return true;
+  }
   going_round.insert(current_runner);
-  if (going_round.size() + idle_runners() >= os_threads_running()) livelock = true;
+  if (going_round.size() + idle_runners() < os_threads_running()) return true;
+  livelock_changes = std::any_of(words.begin(), words.end(),
+                                 [](const auto& each) { return each.second.size() > 1; });
+  livelock = true;
   return true;
 }
 
@@ -112,6 +118,10 @@ void end_spinning() {
 
 bool livelocked() {
   return livelock.load(std::memory_order_relaxed);
+}
+
+bool livelock_changes_words() {
+  return livelock_changes;
 }
 
 void forget_spins() {

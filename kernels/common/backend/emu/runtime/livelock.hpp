@@ -18,6 +18,8 @@ bool watch_spin(const void* at, uint32_t bytes, uint64_t value, Pc pc);
 void end_spinning();
 // Whether the launch goes round for ever.
 bool livelocked();
+// And whether words change: or its threads look at more than is remembered of a loop that polls.
+bool livelock_changes_words();
 void forget_spins();
 
 }  // namespace kb::emu

@@ -172,11 +172,32 @@ void OperandTile::read_transposed(const Cta& cta, uint32_t rows, const StaleCell
   }
 }
 
+// PTX: shared memory matrix layout (9.7.15.5.1): the swizzle is that with which the tile was
+// written. A box of a tensor map that was given another one may have been laid out for it: a note.
+void OperandTile::note_swizzle(const Cta& cta, const Actor& actor) const {
+  const uint32_t at = start_ - kSharedBase;
+  for (const LoadedBox& box : cta.tma.loaded) {
+    if (at - box.offset >= box.bytes || box.width == width_) continue;
+    const auto words = [](uint32_t width) {
+      return width == 0 ? std::string("no swizzle")
+                        : "the " + std::to_string(width) + "-byte swizzle";
+    };
+    note({.kind = Class::kDescriptor,
+          .pc = actor.pc,
+          .other_pc = box.pc,
+          .shared_offset = at,
+          .text = std::string(actor.what) + " reads a tile with " + words(width_) +
+                  " that TMA has written with " + words(box.width)});
+    return;
+  }
+}
+
 // All of what the operation will read, at its issue.
 // What one instruction reads is all of the operand's rows and 32 bytes of K of each, whatever the
 // values.
 void OperandTile::check(Cta& cta, uint32_t first, uint32_t end, const Actor& actor,
                         StaleCells& stale) const {
+  if (checking()) note_swizzle(cta, actor);
   if (transposed_) {
     check_transposed(cta, first, end, actor, stale);
     return;

@@ -24,6 +24,8 @@ class OperandTile {
   void read(const Cta& cta, uint32_t rows, const StaleCells& stale, uint8_t* out) const;
 
  private:
+  // What may explain wrong results: the box that lies there has another swizzle.
+  void note_swizzle(const Cta& cta, const Actor& actor) const;
   // What is said of a start that is none of the swizzle's.
   std::string inside_a_pattern(uint32_t pattern) const;
   // Offset in shared memory of 16 bytes of a row.

@@ -61,6 +61,8 @@ class Runner {
   }
   // Whether each thread waits or has been seen so often.
   bool all_spin(uint32_t times) const;
+  // Every warp may run from now on: what goes round does so with all of them.
+  void hold_up_none() { held_up_ = ~0u; }
   void each_shared_memory(const std::function<void(std::byte*, uint64_t)>& see) const;
   // From the signal handler: the fault is described and the launch ends.
   [[noreturn]] void faulted();

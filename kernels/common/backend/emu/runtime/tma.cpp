@@ -159,6 +159,16 @@ void each_destination(int32_t mask, Pc pc, const char* what, const Each& each) {
   }
 }
 
+// Of the boxes that have been loaded, the newest at each place.
+void keep_loaded(Cta& cta, const LoadedBox& box) {
+  std::vector<LoadedBox>& all = cta.tma.loaded;
+  const auto covered = [&box](const LoadedBox& each) {
+    return each.offset < box.offset + box.bytes && box.offset < each.offset + each.bytes;
+  };
+  all.erase(std::remove_if(all.begin(), all.end(), covered), all.end());
+  if (all.size() < kMostLoaded) all.push_back(box);
+}
+
 // PTX: the barrier counts the bytes of the whole box, those included that lie outside the tensor
 // and are filled.
 // One box, to one CTA or to all of a mask; each destination completes on the barrier at the same
@@ -186,7 +196,9 @@ void load_box(const SharedPlace& dst, const TensorMap* map, const BoxStart& star
         {&cta, box.bytes, bar_cta, bar.offset}, &actor, pc, what,
         [&](const auto& each) { box.each_part(dst.offset, each); },
         [box, &cta, offset = dst.offset] { box.load(cta.shared, offset); });
-    if (checking()) map_read_by(map, copy, true, pc);
+    if (!checking()) return;
+    map_read_by(map, copy, true, pc);
+    keep_loaded(cta, {dst.offset, box.footprint, box.swizzle_bytes(), pc});
   });
 }
 

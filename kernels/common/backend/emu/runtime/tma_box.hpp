@@ -91,6 +91,8 @@ struct Box {
   // beyond the tensor's extent if need be; loads fill from the extent on.
   uint32_t stored_end() const { return (inside_end + kPiece - 1) / kPiece * kPiece; }
 
+  // The width of the swizzle.
+  uint32_t swizzle_bytes() const { return map.swizzle == 0 ? 0 : 16u << map.swizzle; }
   // Checks the rows inside the tensor against the shadow of global memory, and keeps the access.
   void check_global(bool writing, const Actor& actor) const;
   // Shared memory at `offset` ← tensor; elements outside are filled.

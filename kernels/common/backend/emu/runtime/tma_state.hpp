@@ -59,10 +59,20 @@ struct Incoming {
 
 // The tensormap proxy's view is kept by CTA: what one thread has made it read, another of the CTA
 // may get.
+// A box that a load has written to shared memory.
+struct LoadedBox {
+  uint32_t offset;
+  uint32_t bytes;
+  uint32_t width;  // of its swizzle: 0, 32, 64, 128
+  Pc pc;
+};
+inline constexpr size_t kMostLoaded = 64;
+
 struct CtaTma {
   std::unordered_map<const TensorMap*, TensorMap> views;  // what the tensormap proxy saw last
   std::unordered_map<const TensorMap*, std::vector<MapReader>> readers;
   std::vector<Incoming> incoming;
+  std::vector<LoadedBox> loaded;  // where they are, and checking
 };
 
 }  // namespace kb::emu
