@@ -1,13 +1,16 @@
 """The ledger: every comparison made, with its hypothesis, figures and verdict, in order.
 
 ``results/ledger.jsonl`` holds one JSON object a line. Lines are only ever appended, under a lock; a
-line that cannot be written whole is taken back, so the file never ends in half a line.
+line that cannot be written whole is taken back, so the file never ends in half a line. Older lines
+may be in ``results/ledger.jsonl.gz``, packed by hand: ``gzip`` of the first lines, which leave.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -126,19 +129,26 @@ def read_ledger(results: Path) -> list[LedgerEntry]:
         RecordError: At the first line that is not an entry, with its number.
     """
     path = path_of(results)
+    entries = []
+    for file in (path.with_name(f"{path.name}.gz"), path):
+        for number, line in enumerate(_lines(file), start=1):
+            try:
+                entries.append(schema.decode(LedgerEntry, json.loads(line)))
+            except ValueError as error:
+                raise RecordError(
+                    f"{file}:{number}: not an entry of this version: {error}",
+                    "restore the line from version control or take it out",
+                ) from error
+    return entries
+
+
+def _lines(file: Path) -> list[str]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        data = file.read_bytes()
+        return (gzip.decompress(data) if file.suffix == ".gz" else data).decode().splitlines()
     except FileNotFoundError:
         return []
-    except OSError as error:
-        raise RecordError(f"cannot read {path}: {error.strerror or error}") from error
-    entries = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            entries.append(schema.decode(LedgerEntry, json.loads(line)))
-        except ValueError as error:
-            raise RecordError(
-                f"{path}:{number}: not an entry of this version: {error}",
-                "restore the line from version control or take it out",
-            ) from error
-    return entries
+    except (EOFError, OSError, zlib.error) as error:
+        raise RecordError(
+            f"cannot read {file}: {getattr(error, 'strerror', '') or error}"
+        ) from error

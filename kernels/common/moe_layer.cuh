@@ -43,14 +43,12 @@ struct MoeLayerLimits {
 
 // Throws InvalidCall with the first limit that the call breaks.
 inline void check_call(const MoeLayerCall& call, const MoeLayerLimits& limits) {
-  const auto require = [](bool holds, const std::string& what) {
-    if (!holds) throw InvalidCall(what);
-  };
+  // To make the texts of a right call would take as long as to launch it.
   const auto extent = [&](const char* name, int64_t value, int64_t largest, int64_t multiple) {
-    require(value >= 1 && value <= largest && value % multiple == 0,
-            std::string(name) + " = " + std::to_string(value) + ": expected " +
-                (multiple > 1 ? "a multiple of " + std::to_string(multiple) + ", " : "") + "1 to " +
-                std::to_string(largest));
+    if (value >= 1 && value <= largest && value % multiple == 0) return;
+    throw InvalidCall(std::string(name) + " = " + std::to_string(value) + ": expected " +
+                      (multiple > 1 ? "a multiple of " + std::to_string(multiple) + ", " : "") +
+                      "1 to " + std::to_string(largest));
   };
   extent("e", call.e, limits.experts, 1);
   extent("topk", call.topk, limits.topk, 1);
@@ -62,8 +60,8 @@ inline void check_call(const MoeLayerCall& call, const MoeLayerLimits& limits) {
   constexpr const char* kNames[] = {"hidden",     "ids", "expert_weights", "w13",
                                     "w13_scales", "w2",  "w2_scales",      "output"};
   for (int i = 0; i < 8; ++i) {
-    require(tensors[i] != nullptr && reinterpret_cast<uintptr_t>(tensors[i]) % 16 == 0,
-            std::string(kNames[i]) + " is null or not aligned to 16 bytes");
+    if (tensors[i] != nullptr && reinterpret_cast<uintptr_t>(tensors[i]) % 16 == 0) continue;
+    throw InvalidCall(std::string(kNames[i]) + " is null or not aligned to 16 bytes");
   }
 }
 

@@ -33,6 +33,14 @@ KB_DEVICE Span span_of(uint32_t count, uint32_t piece) {
   return {first, count - first < rows ? count - first : rows};
 }
 
+// Where a token's scale of a block is: in a sector of its own, or in a row.
+KB_DEVICE const float* scale_at(const SectorScale* scales, uint64_t i) {
+  return scales[i].copies;
+}
+KB_DEVICE const float* scale_at(const float* scales, uint64_t i) {
+  return scales + i;
+}
+
 // The codes and scales of the item's tokens, block by block. Of a row without a route the scale
 // becomes zero, up to the 16 columns that a product takes; its codes are what they were, and its
 // sums go nowhere.
@@ -65,8 +73,8 @@ KB_DEVICE void gather_route_blocks(Shared& shared, const Arguments& args,
     }
     for (uint32_t r = thread; r < ceil_div(rows, 16) * 16; r += kGatherThreads) {
       const uint32_t token = r < rows ? tokens[r] : 0;
-      const SectorScale& scale = args.scales[uint64_t{token} * blocks + item.k_block + block];
-      ptx::cp_async_ca_shared_global_4(&shared.scales[at][r / 2].even + r % 2, scale.copies,
+      const float* scale = scale_at(args.scales, uint64_t{token} * blocks + item.k_block + block);
+      ptx::cp_async_ca_shared_global_4(&shared.scales[at][r / 2].even + r % 2, scale,
                                        r < rows ? sizeof(float) : 0);
     }
     ptx::cp_async_mbarrier_arrive_noinc(&shared.codes_full[at]);

@@ -11,25 +11,30 @@ namespace kb {
 
 namespace detail {
 
-inline void require(bool holds, const std::string& what) {
-  if (!holds) throw InvalidCall(what);
+// `what` makes the text: to make those of a right call takes as long as to launch it.
+template <typename What>
+void require(bool holds, const What& what) {
+  if (!holds) throw InvalidCall(what());
 }
 
 inline void check_extent(const char* name, int32_t value, int64_t largest) {
-  require(value >= 1 && value <= largest, std::string(name) + " = " + std::to_string(value) +
-                                              ": expected 1 to " + std::to_string(largest));
+  require(value >= 1 && value <= largest, [&] {
+    return std::string(name) + " = " + std::to_string(value) + ": expected 1 to " +
+           std::to_string(largest);
+  });
 }
 
 inline void check_blocks(const char* name, int32_t value) {
-  require(value >= 1 && value % static_cast<int32_t>(kFp8Block) == 0,
-          std::string(name) + " = " + std::to_string(value) + ": expected a multiple of " +
-              std::to_string(kFp8Block));
+  require(value >= 1 && value % static_cast<int32_t>(kFp8Block) == 0, [&] {
+    return std::string(name) + " = " + std::to_string(value) + ": expected a multiple of " +
+           std::to_string(kFp8Block);
+  });
 }
 
 // Copies and stores of 16 bytes need it.
 inline void check_tensor(const char* name, const void* pointer) {
   require(pointer != nullptr && reinterpret_cast<uintptr_t>(pointer) % 16 == 0,
-          std::string(name) + " is null or not aligned to 16 bytes");
+          [&] { return std::string(name) + " is null or not aligned to 16 bytes"; });
 }
 
 }  // namespace detail
@@ -43,8 +48,9 @@ inline void check_call(const FusedMoeCall& call) {
   detail::check_blocks("n", call.n);
   detail::check_extent("n", call.n, kMaxGridY * kFp8Block);
   detail::check_blocks("k", call.k);
-  detail::require(std::isfinite(call.softcap) && call.softcap >= 0,
-                  "softcap = " + std::to_string(call.softcap) + ": expected 0 or a bound");
+  detail::require(std::isfinite(call.softcap) && call.softcap >= 0, [&] {
+    return "softcap = " + std::to_string(call.softcap) + ": expected 0 or a bound";
+  });
   detail::check_tensor("hidden", call.hidden);
   detail::check_tensor("gating", call.gating);
   detail::check_tensor("weights", call.weights);

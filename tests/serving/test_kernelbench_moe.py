@@ -29,7 +29,7 @@ from kernelbench.emulator.settings import Emulation
 from kernelbench.executors.emulated import EMULATOR
 from kernelbench.executors.targets import Target
 from kernelbench.machine import devices
-from kernelbench.problems.moe_layer import PROBLEM, LayerData, LayerShape
+from kernelbench.problems.moe_layer import PROBLEM, LayerData, LayerShape, abi
 from kernelbench.problems.moe_layer.reference import judge_layer
 from kernelbench.project.project_file import project_at
 from kernelbench.project.registry import load_lineages
@@ -268,6 +268,22 @@ def test_one_process_calls_it_on_one_gpu(moe: ModuleType, monkeypatch: pytest.Mo
     assert op._refused_device(torch.device("cuda:0")) == ""
     assert "one process for each GPU" in op._refused_device(torch.device("cuda:1"))
     assert "compute capability 10.0" in op._refused_device(torch.device("cuda:2"))
+
+
+def test_on_a_gpu_a_step_gets_the_call_that_its_custom_kernel_would_make(
+    moe: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    op = importlib.import_module("kernelbench_moe.op")
+    made: list[bytes] = []
+    entry = SimpleNamespace(call=lambda call: made.append(bytes(call)))
+    step = SimpleNamespace(_entry=entry, MoeLayerCall=abi.MoeLayerCall)
+    monkeypatch.setattr(op, "_module", lambda name: step)
+    monkeypatch.setattr(op, "_reserve", lambda *_: None)
+    monkeypatch.setattr(op, "_launched_on", set())
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _: 0x10, raising=False)
+    data = draw(SHAPE)
+    op._launch(data.output, operands(data))
+    assert made == [bytes(abi.make_layer_call(data, torch.device("cpu"), 0x10))]
 
 
 @pytest.fixture(scope="module")

@@ -80,6 +80,39 @@ def test_the_stream_and_renormalize_are_passed_on(inputs: Inputs) -> None:
     assert (call.stream, call.renormalize) == (0x1230, 1)
 
 
+def test_a_call_that_comes_again_is_not_checked_anew(
+    entry: LoadedStep, inputs: Inputs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[MoeData] = []
+    make = abi.make_call
+    monkeypatch.setattr(
+        abi, "make_call", lambda data, *rest: made.append(data) or make(data, *rest)
+    )
+    kernel = abi.bind_moe(entry, "cpu")
+    for _ in range(2):
+        kernel(inputs.data)
+        kernel(inputs.data._replace(renormalize=True))
+    assert [data.renormalize for data in made] == [inputs.data.renormalize, True]
+    # A tensor's memory is elsewhere: the C side is told where, and whether it fits is asked again.
+    inputs.data.gating.data = inputs.data.gating.clone()
+    told = kernel(inputs.data).view(-1).view(torch.int64)[8].item()
+    assert (len(made), told) == (3, inputs.data.gating.data_ptr())
+    inputs.data.gating.data = inputs.data.gating[:, :6].clone()
+    with pytest.raises(ValueError, match="gating: "):
+        kernel(inputs.data)
+
+
+def test_what_is_known_of_a_call_goes_with_its_tensors(inputs: Inputs) -> None:
+    known = abi.KnownCalls(5)
+    data = inputs.data._replace(gating=inputs.data.gating.clone())
+    assert known.find(data, 0) is None
+    assert known.keep("call", data, 0) == known.find(data, 0) == "call"
+    assert known.find(data, 16) is None, "another stream"
+    assert known.find(inputs.data, 0) is None
+    del data
+    assert not known._known
+
+
 def test_the_memory_of_a_call_is_registered_and_forgotten(
     entry: LoadedStep, inputs: Inputs
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -33,6 +34,22 @@ def test_what_is_appended_is_read_in_order(tmp_path: Path) -> None:
     ledger.append(tmp_path / "new", [first])
     ledger.append(tmp_path / "new", [second, first])
     assert ledger.read_ledger(tmp_path / "new") == [first, second, first]
+
+
+def test_packed_lines_come_before_the_others(tmp_path: Path) -> None:
+    ledger.append(tmp_path, [entry(1), entry(2)])
+    plain = ledger.path_of(tmp_path)
+    packed = plain.with_name("ledger.jsonl.gz")
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    plain.unlink()
+    ledger.append(tmp_path, [entry(3)])
+    assert [each.id for each in ledger.read_ledger(tmp_path)] == ["1", "2", "3"]
+    packed.write_bytes(packed.read_bytes()[:-9])
+    with pytest.raises(RecordError, match=r"cannot read .*ledger\.jsonl\.gz: "):
+        ledger.read_ledger(tmp_path)
+    packed.write_bytes(gzip.compress(b"{"))
+    with pytest.raises(RecordError, match=r"ledger\.jsonl\.gz:1: not an entry"):
+        ledger.read_ledger(tmp_path)
 
 
 def test_no_ledger_is_empty(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from kernelbench.problems.fused_moe.abi import require_dense, require_sizes
+from kernelbench.problems.fused_moe.abi import KnownCalls, named, require_dense, require_sizes
 from kernelbench.problems.fused_moe.fp8 import BLOCK
 from kernelbench.problems.moe_layer.shape import LayerData
 from kernelbench.project.arena import describe_tensor
@@ -37,12 +37,14 @@ def bind_layer(entry: LoadedStep, device: str) -> Kernel:
     """
     where = torch.device(device)
     stream = entry.stream_on(where)
+    known = KnownCalls(len(LayerData._fields))
 
     def kernel(data: LayerData) -> torch.Tensor:
-        call = make_layer_call(data, where, stream())
-        entry.call(
-            call, [(name, getattr(data, name), name == "output") for name in LayerData._fields]
-        )
+        at = stream()
+        call = known.find(data, at)
+        if call is None:
+            call = known.keep(make_layer_call(data, where, at), data, at)
+        entry.call(call, named(data, LayerData._fields))
         return data.output
 
     return kernel
