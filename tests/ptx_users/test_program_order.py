@@ -340,6 +340,33 @@ def test_a_kernel_and_the_host_answer_each_other(checked: Checked, case: str) ->
     assert outcome.code == 3 and found in outcome.out, outcome.out
 
 
+#: Of two_rings.cu.
+RINGS = {
+    "the answer comes behind its flag": (
+        "__syncwarp();\n    if (threadIdx.x == 0) {\n      Count(in",
+        "if (threadIdx.x == 0) {\n      Count(in",
+        "error[race]: the host reads out (allocated at",
+    ),
+    "no room is waited for": (
+        "if (at >= kSlots) wait_on_host(in->emptied, at + 1 - kSlots);  // room", "",
+        "wrong: main returned 1",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.long
+def test_threads_of_the_host_poll_side_by_side(checked: Checked) -> None:
+    outcome = checked("two_rings.cu", arch=90)
+    assert outcome.code == 0 and "host-in-turn" in outcome.out, outcome.out
+
+
+@pytest.mark.parametrize("case", [*(pytest.param(each, marks=pytest.mark.long) for each in RINGS)])
+def test_mistakes_of_two_rings(checked: Checked, case: str) -> None:
+    old, new, found = RINGS[case]
+    outcome = checked("two_rings.cu", (old, new), arch=90)
+    assert outcome.code == 3 and found in outcome.out, outcome.out
+
+
 @pytest.mark.parametrize(
     "waits",
     [

@@ -123,6 +123,7 @@ int on_host_fault(const void* address, void* context) {
                "the host accesses " + memory->name + ", which it has freed");
     return 1;
   }
+  std::unique_lock call(one_call);  // in this order wherever both are locked
   std::unique_lock lock(watching);
   const auto* pc = reinterpret_cast<const void*>(registers[REG_RIP]);
   const std::pair<const void*, const void*> now{pc, at};
@@ -144,6 +145,7 @@ int on_host_fault(const void* address, void* context) {
                  "the host polls a word, and nothing is pending that could change it");
       unwatch();
       lock.unlock();
+      call.unlock();
       leave_main();
     }
   } else if (trapped_there > kPolls) {
@@ -152,7 +154,8 @@ int on_host_fault(const void* address, void* context) {
       if (looked == at) polling.insert(each);
     }
     lock.unlock();
-    host_polls();
+    call.unlock();
+    host_polls(host_has_threads());
     do_unseen();  // what the loop waits for
     return 1;
   }

@@ -30,7 +30,7 @@ struct Emulator {
                   int) = found<decltype(touched)>("kb_emu_touched");
   void (*host_touched)(const void*, uint64_t, const char*, const void*, uint64_t, int, const void*,
                        int) = found<decltype(host_touched)>("kb_emu_host_touched");
-  void (*host_polls)() = found<decltype(host_polls)>("kb_emu_host_polls");
+  void (*host_polls)(int) = found<decltype(host_polls)>("kb_emu_host_polls");
   void (*host_found)(int, const void*,
                      const char*) = found<decltype(host_found)>("kb_emu_host_found");
   void (*note)(const void*, const char*) = found<decltype(note)>("kb_emu_note");
@@ -149,8 +149,8 @@ void host_touched(const void* at, size_t bytes, bool writing, const void* pc, bo
 void host_found(bool hangs, const void* pc, const std::string& text) {
   emulator().host_found(hangs, pc, text.c_str());
 }
-void host_polls() {
-  emulator().host_polls();
+void host_polls(bool side_by_side) {
+  emulator().host_polls(side_by_side ? 1 : 0);
 }
 
 void note_race(const void* pc, const std::string& text) {

@@ -55,7 +55,8 @@ void all_done();
 // host's function that is called now. `looks`: by an instruction that polls.
 void host_touched(const void* at, size_t bytes, bool writing, const void* pc, bool looks);
 // The host polls: what is pending will be done for it.
-void host_polls();
+// `side_by_side`: and others of its threads do.
+void host_polls(bool side_by_side);
 // The host polls a word for ever, or accesses memory that is freed.
 void host_found(bool hangs, const void* pc, const std::string& text);
 // Such pages trap from now on: memory of the host that the program has freed.
@@ -80,6 +81,8 @@ void ask_for_turns(int (*turn)());
 // where it waits for the host, unless that is blocked by a call.
 void gpu_goes_on(const std::function<void()>& work, bool blocks);
 bool kernel_waits_for_host();
+// Beside the one that calls main.
+bool host_has_threads();
 // From now on functions of the host are called once the host has made no call for long.
 void watch_for_silence();
 // The host has several threads: those that do not wait here go on ahead of the call that begins, as

@@ -56,7 +56,7 @@ size_t threads_now() {
 // Whether turns of the host lead to nothing.
 bool is_idle() {
   if (idle_turns <= kMostIdleTurns) return false;
-  return threads_now() <= threads_before + 1 || now_ms() - idle_since_ms > kIdleMs;
+  return !host_has_threads() || now_ms() - idle_since_ms > kIdleMs;
 }
 
 // The emulator asks, in a launch that cannot go on; 0 if the host cannot help.
@@ -115,6 +115,10 @@ void watch_for_silence() {
   }).detach();
   threads_before = threads_now();
   pauses_left = kMostPauses;
+}
+
+bool host_has_threads() {
+  return threads_now() > threads_before + (is_gpu || kernel_waits ? 1 : 0);
 }
 
 bool kernel_waits_for_host() {

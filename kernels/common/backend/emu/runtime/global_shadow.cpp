@@ -265,21 +265,23 @@ class Accessing {
     const bool beside = launch_.is_beside(other);
     // Or of a schedule before.
     if (beside && (!launch_.runs(earlier.serial) || in_order(earlier))) return;
-    const bool strong = other != nullptr && other->kind == StreamOperation::Kind::kHost &&
-                        mine_.atomic;  // the host may poll it: what fails tells
+    const bool by_host = other != nullptr && other->kind == StreamOperation::Kind::kHost;
+    const bool strong = by_host && mine_.atomic;  // the host may poll it: what fails tells
+    if (strong && static_cast<Scope>(mine_.scope) == Scope::kSystem) return;
     const Handed handed =
         beside ? handed_beside(earlier) : handed_over(mine, earlier, wrote, waited, actor_.knows);
     const bool after = handed == Handed::kYes;
     if (after && (other == nullptr || other->kind != StreamOperation::Kind::kFree)) return;
-    reported_ = !strong;
-    (strong ? note
-            : report)({.kind = after ? Class::kOutOfBounds : Class::kRace,
-                       .pc = actor_.pc,
-                       .other_pc = place_pc(earlier),
-                       .formal = handed == Handed::kSupposed,
-                       .buffer = region_.at(word * 4),
-                       .text = actor_.what + std::string(writing_ ? " writes " : " reads ") +
-                               region_.name + unordered_text(mine, *other, wrote, waited, handed)});
+    const bool noted = strong || (by_host && several_hosts_poll());
+    reported_ = !noted;
+    (noted ? note
+           : report)({.kind = after ? Class::kOutOfBounds : Class::kRace,
+                      .pc = actor_.pc,
+                      .other_pc = place_pc(earlier),
+                      .formal = handed == Handed::kSupposed,
+                      .buffer = region_.at(word * 4),
+                      .text = actor_.what + std::string(writing_ ? " writes " : " reads ") +
+                              region_.name + unordered_text(mine, *other, wrote, waited, handed)});
   }
 
   // Of a grid that runs beside this one.

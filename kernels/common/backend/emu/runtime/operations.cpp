@@ -54,7 +54,8 @@ struct FreedMemory {
 std::map<const std::byte*, FreedMemory> freed;
 // Memory that the GPU of the kernel that runs cannot access, with what is said of it.
 std::map<const std::byte*, FreedMemory> out_of_reach;
-bool host_polls = false;  // since everything was done
+bool host_polls = false;    // since everything was done
+bool several_poll = false;  // threads of the host, side by side
 // What was found where no launch was.
 Collected outside_launches;
 std::string report_text;
@@ -211,6 +212,10 @@ bool hands_over() {
   return lengths.size() > 2 || host_polls;  // the host's line is the first
 }
 
+bool several_hosts_poll() {
+  return several_poll;
+}
+
 void operation_launched(const Launch& launch) {
   StreamOperation* const operation = launch.operation;
   if (current == nullptr || operation == nullptr || launch.whole->operation != current) return;
@@ -306,13 +311,15 @@ class Touching {
     const char* const does = operation_.kind == StreamOperation::Kind::kFree ? " frees "
                              : writing_                                      ? " writes "
                                                                              : " reads ";
-    report_outside({.kind = after ? Class::kOutOfBounds : Class::kRace,
+    Finding finding{.kind = after ? Class::kOutOfBounds : Class::kRace,
                     .pc = pc_,
                     .other_pc = place_pc(earlier),
                     .formal = handed == Handed::kSupposed,
                     .buffer = name_ + " + " + std::to_string(word * 4),
                     .text = operation_.name + does + name_ +
-                            unordered_text(operation_, *other, wrote, false, handed)});
+                            unordered_text(operation_, *other, wrote, false, handed)};
+    if (by_host_ && several_poll) return keep_once(outside_launches.notes, std::move(finding));
+    report_outside(std::move(finding));
   }
 
   Words& words_;
@@ -337,7 +344,7 @@ void forget_order() {
   first_serial = launches_begun() + 1;
   lengths.clear();
   host = {};
-  host_polls = false;
+  host_polls = several_poll = false;
   current = nullptr;
 }
 
@@ -513,8 +520,11 @@ KB_EMU_EXPORT void kb_emu_host_touched(const void* allocation, uint64_t size, co
 }
 
 // The host polls: what is pending will be done for it, of which it knows what it sees.
-KB_EMU_EXPORT void kb_emu_host_polls() {
+// Not modelled: what another of its threads does while a kernel goes on. What is in no order with
+// the host is a note then: it may have been put into order.
+KB_EMU_EXPORT void kb_emu_host_polls(int side_by_side) {
   host_polls = is_program;
+  several_poll = host_polls && (several_poll || side_by_side != 0);
 }
 
 // What the host's code does wrong: it polls a word for ever, or accesses memory that is freed.

@@ -75,6 +75,8 @@ bool behind(const StreamOperation& operation, const Access& earlier, bool wrote,
 std::string not_owned_text(const std::byte* at);
 // The launch is over: whether it has waited for the one ahead, and triggered dependents.
 void operation_launched(const Launch& launch);
+// Whether a host polls that has threads beside the one that does.
+bool several_hosts_poll();
 // Whether launches may hand something to others by words of memory, or to a host that polls.
 bool hands_over();
 
