@@ -252,3 +252,9 @@ def test_a_copy_between_tensors_of_the_gpu_is_waited_for_by_its_stream_alone(scr
         y.copy_(x)
     y.add(1)
     assert script.live.order.report()["findings"]
+
+
+def test_a_stream_keeps_memory(script: Script) -> None:
+    """torch's own function refuses streams that are not torch's."""
+    torch.ones(4, device="cuda").record_stream(torch.cuda.Stream())
+    assert not script.found

@@ -154,8 +154,6 @@ def cuda_on_cpu(arch: int, sms: int) -> Iterator[LiveTensors]:
             args: tuple[Any, ...] = (),
             kwargs: Mapping[str, Any] | None = None,
         ) -> Any:
-            if func == torch.Tensor.record_stream:
-                return args[0]
             if func == torch.Tensor.pin_memory:
                 live.keep(args[0], on_gpu=False, pinned=True)
                 return args[0]
@@ -214,9 +212,12 @@ def cuda_on_cpu(arch: int, sms: int) -> Iterator[LiveTensors]:
             setattr(torch, name, value)
         for name, value in names.items():
             setattr(torch.cuda, name, value)
+        # torch's own takes its own streams only.
+        torch.Tensor.record_stream = lambda *_: None  # type: ignore[method-assign]
         with OnCpu():
             yield live
     finally:
+        del torch.Tensor.record_stream
         for name, value in torchs.items():
             setattr(torch, name, value)
         for name, value in before.items():
