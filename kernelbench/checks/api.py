@@ -142,23 +142,19 @@ def check(
         Interrupted: After Ctrl-C. As of every error, ``partial`` is the report up to there.
     """
     observer = observer or Observer()
-    if build:
-        names, extensions = _built(build, names_of(steps), arch, observer)
-    else:
-        names, extensions = step_names(steps), ()
+    names, extensions = _named(steps, build, arch, observer)
     if any(map(is_file_to_check, names)):
         of_steps = {
             "shape": shapes, "inputs": inputs, "budget": budget_s is not None, "strict": strict,
             "no-sequence": not sequence, "mma-rounding": mma_rounding != _ROUNDING,
         }  # fmt: skip
         _refuse_beside_files(names, sms, gpus, of_steps)
-        schedules = FILE_SCHEDULES if schedules is None else schedules
-        asked = _request(sms or FILE_SMS, schedules, None, seed, timeout_s, max_findings, 1)
+        count = FILE_SCHEDULES if schedules is None else schedules
+        asked = _request(sms or FILE_SMS, count, None, seed, timeout_s, max_findings, 1)
         asked = replace(asked, allow=allowances.require_allowances(allow))
-        gpu_sms = sms[0] if sms else 0
         given = FileOptions(
-            arch, gpu_sms, gpus, str(task or ""), tuple(flags), tuple(arguments), extensions,
-            build if build and extensions else "",
+            arch, sms[0] if sms else 0, gpus, str(task or ""), tuple(flags), tuple(arguments),
+            extensions, (build or "") if extensions else "",
         )  # fmt: skip
         return _check_files(names, asked, given, command, observer)
     _refuse(task, mma_rounding, gpus, [*flags, *arguments])
@@ -166,8 +162,7 @@ def check(
         _request(sms, schedules, budget_s, seed, timeout_s, max_findings, jobs),
         sequence=sequence, strict=strict, allow=allowances.require_allowances(allow),
     )  # fmt: skip
-    context = Context.find()
-    folder = _results(results, context, save)
+    folder = _results(results, context := Context.find(), save)
     shapes, emulation = names_of(shapes), Emulation(mma_rounding=mma_rounding)
     runs = plan_check(context, names, shapes, names_of(inputs), emulation, warn=observer.warning)
     observer.planned(CheckPlan(tuple(runs), asked, names=tuple(names)))
@@ -178,13 +173,16 @@ def check(
     return _save(folder, report, observer) if save else report
 
 
-def _built(
-    command: str, named: tuple[str, ...], arch: int, observer: Observer
+def _named(
+    steps: Names, build: str | None, arch: int, observer: Observer
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What is checked, and the extensions that a command has built."""
+    if not build:
+        return step_names(steps), ()
     from kernelbench.checks.builds import built_by
 
-    observer.progress(f"building: {command}")
-    return built_by(command, named, arch)
+    observer.progress(f"building: {build}")
+    return built_by(build, names_of(steps), arch)
 
 
 def _check_files(

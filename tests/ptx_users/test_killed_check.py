@@ -46,6 +46,7 @@ def started(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
         [sys.executable, "-m", "kernelbench", "check", "slow.py"],
         cwd=tmp_path, env=environment_of(ROOT) | {"TMPDIR": str(tmp_path / "tmp")},
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # nohup ignores it
     )  # fmt: skip
     told = tmp_path / "pid"
     _wait_for("the script has not started", lambda: told.is_file() and told.read_text()[-1:])
