@@ -5,11 +5,15 @@
 // Of a host that waits for a function of its own, by an object of C++ say, no access tells: the
 // function is called once the host has long been silent.
 #include <dirent.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "order.hpp"
@@ -39,18 +43,26 @@ void hand_over(std::unique_lock<std::mutex>& lock, bool to_gpu) {
   passed.wait(lock, [to_gpu] { return gpu_has_turn != to_gpu; });
 }
 
-// Threads of the process while the host has only the one that calls main.
-std::atomic<size_t> threads_before = 0;
+// Threads of the process that are none of the host's, but for the one that calls main.
+std::mutex counting;
+std::set<int> threads_known;
 std::atomic<int> pauses_left = 0;
 constexpr int kMostPauses = 300;
 constexpr auto kPause = std::chrono::milliseconds(2);
 
-size_t threads_now() {
+template <typename Each>
+void each_thread(const Each& each) {
   DIR* const tasks = opendir("/proc/self/task");
-  size_t count = 0;
-  while (tasks != nullptr && readdir(tasks) != nullptr) ++count;
+  while (const dirent* const found = tasks != nullptr ? readdir(tasks) : nullptr) {
+    if (found->d_name[0] != '.') each(std::atoi(found->d_name));
+  }
   if (tasks != nullptr) closedir(tasks);
-  return count;
+}
+
+void begin_gpu_thread() {
+  is_gpu = true;
+  const std::lock_guard lock(counting);
+  threads_known.insert(static_cast<int>(syscall(SYS_gettid)));
 }
 
 // Whether turns of the host lead to nothing.
@@ -90,7 +102,7 @@ constexpr double kSilenceMs = 1000, kAgainMs = 100;
 // waited for is there for the others to be beside of.
 void let_others_go_on() {
   if (is_gpu || call_site() != nullptr || pauses_left <= 0) return;
-  if (threads_now() <= threads_before) return;
+  if (!host_has_threads()) return;
   --pauses_left;
   std::this_thread::sleep_for(kPause);
 }
@@ -104,7 +116,7 @@ void host_is_there() {
 void watch_for_silence() {
   host_is_there();
   std::thread([] {
-    is_gpu = true;
+    begin_gpu_thread();
     while (!main_has_ended) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       KB_ONE_CALL;
@@ -113,12 +125,16 @@ void watch_for_silence() {
       silent_since_ms = now_ms() - kSilenceMs + kAgainMs;
     }
   }).detach();
-  threads_before = threads_now();
+  const std::lock_guard lock(counting);
+  each_thread([](int thread) { threads_known.insert(thread); });
   pauses_left = kMostPauses;
 }
 
 bool host_has_threads() {
-  return threads_now() > threads_before + (is_gpu || kernel_waits ? 1 : 0);
+  const std::lock_guard lock(counting);
+  bool found = false;
+  each_thread([&found](int thread) { found |= threads_known.count(thread) == 0; });
+  return found;
 }
 
 bool kernel_waits_for_host() {
@@ -138,7 +154,7 @@ void gpu_goes_on(const std::function<void()>& work, bool blocks) {
     idle_since_ms = now_ms();
     ask_for_turns(host_turn);
     std::thread([work] {
-      is_gpu = true;
+      begin_gpu_thread();
       work();
       const std::lock_guard ends(passing);
       gpu_has_turn = false;
