@@ -323,11 +323,11 @@ def _checked(file: Path, answer: FileAnswer, request: CheckRequest) -> StepCheck
         status: CheckStatus = "wrong" if answer.end == "wrong" else "fault"
         whole = _SCRIPT_ROW if file.suffix in (".py", ".ptx") or file.is_dir() else "program"
         rows.append(CheckRow(name, whole, "", status, 0, 0, 0.0, reason=answer.reason))
+    tests = files_of_tests(file)
     if not rows:
         hint = _CALLED_BY_RUN.format(file=file) if file.suffix == ".py" else _ARGUMENTS_GO
-        tests = files_of_tests(file)
         raise UsageError(f"{file}: it launched no kernel", _OF_TESTS if tests else hint)
-    text = b"".join(each.read_bytes() for each in files_of_tests(file) or [file])
+    text = b"".join(each.read_bytes() for each in tests or [file])
     return StepCheck(name, hashlib.sha256(text).hexdigest(), None, tuple(rows))
 
 

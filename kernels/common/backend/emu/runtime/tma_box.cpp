@@ -56,7 +56,7 @@ Box::Box(const MapImage& image, const BoxStart& start) : map(in_bytes(image)) {
   }
   // A swizzle of 32, 64 or 128 bytes makes rows of that pitch, whatever the box's inner extent.
   row_bytes = count[0] * element;
-  pitch = map.swizzle == 0 ? row_bytes : 16u << map.swizzle;
+  pitch = map.swizzle == 0 ? row_bytes : swizzle_bytes();
   bytes = rows * row_bytes;
   footprint = rows * pitch;
 
