@@ -258,3 +258,38 @@ def test_a_stream_keeps_memory(script: Script) -> None:
     """torch's own function refuses streams that are not torch's."""
     torch.ones(4, device="cuda").record_stream(torch.cuda.Stream())
     assert not script.found
+
+
+@pytest.mark.parametrize(
+    ("orders", "found"),
+    [
+        ("nothing", True), ("record_stream", False), ("the host", False), ("the stream", False),
+        ("another stream", True), ("a larger tensor", False), ("a tensor of the side's", False),
+    ],
+)  # fmt: skip
+def test_memory_of_a_dropped_tensor_is_given_to_the_next(script: Script, orders, found) -> None:
+    """PyTorch, Tensor.record_stream: a new tensor may get memory that another stream still reads.
+
+    By the caching allocator, for tensors of the stream on which the first was made.
+    """
+    x, y, side = ints(*range(32)), ints(0), torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        script.next_of(y, x)
+    if orders == "record_stream":
+        x.record_stream(side)
+    if orders == "another stream":
+        x.record_stream(torch.cuda.current_stream())
+    del x
+    if orders == "the host":
+        side.synchronize()
+    if orders == "the stream":
+        torch.cuda.current_stream().wait_stream(side)
+    with torch.cuda.stream(side if orders == "a tensor of the side's" else None):
+        size = 4096 if orders == "a larger tensor" else 8
+        assert torch.ones(size, dtype=torch.int32, device="cuda").shape == (size,)
+    texts = [each["text"] for each in script.live.order.report()["findings"]]
+    assert len(texts) == found
+    assert (
+        not found or "dropped without record_stream that kernel next on stream 1 reads" in texts[0]
+    )
