@@ -525,6 +525,14 @@ def test_copies_clusters_and_grids_that_synchronize(
     assert outcome.code == 3 and found in outcome.out
 
 
+def test_a_mistake_of_ctas_that_few_sms_have_not(checked: Callable[..., Outcome]) -> None:
+    """A program that sizes its launches by the GPU has four CTAs on four SMs."""
+    late = "{\n  if (blockIdx.x > 8) return;\n  const cg"
+    outcome = checked("grid_sync.cu", ("{\n  const cg", late))
+    assert outcome.code == 3 and "error[hang]" in outcome.out, outcome.out
+    assert "16 SMs" in outcome.out and "--sms 16" in outcome.out, outcome.out
+
+
 @pytest.mark.long
 def test_shared_memory_beyond_48_kib_has_to_be_asked_for(checked: Callable[..., Outcome]) -> None:
     outcome = checked("variables.cu", ("kBlock, 0, stream>", "kBlock, 49153, stream>"))

@@ -75,12 +75,16 @@ cudaError_t nothing() {
   return cudaSuccess;
 }
 
+// Of a launch of the program that nobody has waited for when it failed.
+cudaError_t failed_unseen = cudaSuccess;
+
 cudaError_t perform(Task task, const Work& work) {
   running.push_back(task);
   order_begins(task);
   const cudaError_t ended = work();
   order_ends();
   running.pop_back();
+  if (ended != cudaSuccess && is_gpu_thread()) failed_unseen = ended;
   return ended;
 }
 
@@ -337,6 +341,11 @@ cudaError_t finish(Task task, bool known) {
     release_retired();
   }
   watch_pending();
+  if (failed_unseen != cudaSuccess) {
+    // As on a GPU, whose calls all say so from then on. A host that polls would do so for ever.
+    if (status == cudaSuccess) status = failed_unseen;
+    if (orders()) watch_all();
+  }
   return remembered(status);
 }
 

@@ -166,6 +166,10 @@ bool host_has_threads() {
   return found;
 }
 
+bool is_gpu_thread() {
+  return is_gpu;
+}
+
 bool kernel_waits_for_host() {
   return kernel_waits;
 }
