@@ -196,6 +196,7 @@ def _script(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswe
         limit_s=asked.limit_s,
     ) as session:
         session.import_built(asked.given.extensions)
+        session.expect_streams(tests or [file])
         is_about_to_print()
         try:
             if asked.given.task:

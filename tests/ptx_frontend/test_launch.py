@@ -178,14 +178,14 @@ IN_PLACE = """.version 8.8
 """
 
 
+@pytest.mark.parametrize("warp", ["and.b32 %f, %t, 32", "bfe.u32 %f, %t, 5, 2"])
 @pytest.mark.parametrize(
     ("use", "severity"), [("", "formal"), ("setp.eq.u32 %r, %y, 5; @%r trap;", "error")]
 )
-def test_a_load_in_place_whose_value_goes_nowhere(use, severity):
+def test_a_load_in_place_whose_value_goes_nowhere(use, severity, warp):
     data = np.arange(32, dtype=np.uint32) * 9
-    report = kernelbench.ptx.load("in_place.ptx", text=IN_PLACE.replace("USE", use)).launch(
-        "k", 1, args=[data], check=4
-    )
+    text = IN_PLACE.replace("USE", use).replace("and.b32 %f, %t, 32", warp)
+    report = kernelbench.ptx.load("in_place.ptx", text=text).launch("k", 1, args=[data], check=4)
     assert {each.finding.kind for each in report.findings} == {"race"}
     assert severity in {each.severity for each in report.findings}
     assert report.clean == (severity == "formal"), list(report.lines())

@@ -330,7 +330,10 @@ TURNS = {
         "error[hang]: deadlock",
     ),
     "a call waits and is asked how it went": (
-        ("ask(mail, turn);", "if (turn == 2) CHECK(cudaDeviceSynchronize());\n    ask(mail, turn);"),
+        (
+            "ask(mail, turn);",
+            "if (turn == 2) CHECK(cudaDeviceSynchronize());\n    ask(mail, turn);",
+        ),
         "1 hang, 1 wrong of 2",
     ),
 }

@@ -293,3 +293,25 @@ def test_memory_of_a_dropped_tensor_is_given_to_the_next(script: Script, orders,
     assert (
         not found or "dropped without record_stream that kernel next on stream 1 reads" in texts[0]
     )
+
+
+def test_tensors_of_the_host_are_in_order_with_copies_on_any_stream(script: Script) -> None:
+    """Pageable memory: the host goes on once it is copied, and has written it before."""
+    side = torch.cuda.Stream()
+    gpu = ints(0, 0)
+    torch.cuda.synchronize()
+    for turn in range(3):
+        rows = torch.arange(2, dtype=torch.int32) + turn
+        with torch.cuda.stream(side):
+            gpu.copy_(rows)
+    assert not script.live.order.report()["findings"]
+
+
+@pytest.mark.parametrize("expects", [False, True])
+def test_what_comes_before_the_first_stream_counts_if_one_is_expected(script, expects):
+    script.live.order.opens_streams = expects
+    x, y = ints(1) * 2, ints(0)
+    with torch.cuda.stream(torch.cuda.Stream()):
+        script.next_of(y, x)
+    found = script.live.order.report()["findings"] or script.found
+    assert bool(found) == expects

@@ -34,6 +34,7 @@ class StreamLine:
     """A stream: the number of its newest operation, and what the next one waits for beside it."""
 
     number: int
+    name: str = "the default stream"
     newest: int = 0
     waits: list[int] = field(default_factory=list)
     launched: bool = False
@@ -95,11 +96,17 @@ class StreamOrder:
         self.now_makes: bool | None = None
         self.pinned: set[int] = set()
         self.new_on_gpu = False
+        #: What comes before the first stream is opened may be beside what is on it.
+        self.opens_streams = False
         self._host: StreamLine | None = None
         # By the address of a storage of the GPU's: where it was made, what it takes over.
         self._made_on: dict[int, StreamLine] = {}
         self._taken_over: dict[int, int] = {}
         self._dropped: list[DroppedBlock] = []
+
+    @property
+    def _in_order(self) -> bool:
+        return len(self._lines) == 1 and not self.pinned and not self.opens_streams
 
     @property
     def is_checked(self) -> bool:
@@ -201,7 +208,10 @@ class StreamOrder:
 
     def opened(self) -> StreamLine:
         """A new stream. torch's are in no order with the default one (cudaStreamNonBlocking)."""
-        self._lines.append(StreamLine(len(self._lines) + 1))
+        return self._added(f"stream {len(self._lines) - (self._host in self._lines)}")
+
+    def _added(self, name: str) -> StreamLine:
+        self._lines.append(StreamLine(len(self._lines) + 1, name))
         return self._lines[-1]
 
     @contextlib.contextmanager
@@ -239,9 +249,7 @@ class StreamOrder:
         line, number = self.current, next(self._numbers)
         ahead = line.newest if programmatic and line.launched else 0
         after = [each for each in line.point if each != ahead]
-        where = "the default stream" if line is self.default else f"stream {line.number - 1}"
-        where = "the host" if line is self._host else where
-        self._running.operation(number, line.number, kind, name, f" on {where}", ahead, after)
+        self._running.operation(number, line.number, kind, name, f" on {line.name}", ahead, after)
         line.newest, line.launched = number, kind == "launch"
         line.waits.clear()
         with self._running.during(number):
@@ -252,8 +260,8 @@ class StreamOrder:
     ) -> None:
         """An operator of torch was made on the current stream.
 
-        As long as there is no other one, nothing can come out of order with what it has accessed;
-        it counts in memory that held nothing at first.
+        As long as nothing can come out of order with what it has accessed, it counts in memory that
+        held nothing at first.
         """
         name = f"torch's {name}{caller or calling_line()}"
         with self._on_host([*reads, *writes]), self.operation("transfer", name):
@@ -264,8 +272,7 @@ class StreamOrder:
                     memory = memory_behind(each)
                     if writing:
                         self.uses([each])
-                    alone = len(self._lines) == 1 and not self.pinned
-                    if not memory[1] or (alone and memory[0] not in self._fresh):
+                    if not memory[1] or (self._in_order and memory[0] not in self._fresh):
                         continue
                     if _dense(each):
                         part = each.data_ptr(), each.numel() * each.itemsize
@@ -277,12 +284,12 @@ class StreamOrder:
     def _on_host(self, tensors: list[torch.Tensor]) -> Iterator[None]:
         """What is asked for meanwhile is done by the host if all of the tensors are there.
 
-        As long as no memory is pinned, it may count as the current stream's.
+        As long as nothing can come out of order, it may count as the current stream's.
         """
-        if not self.pinned or {self.place_of(each) for each in tensors} != {False}:
+        if self._in_order or {self.place_of(each) for each in tensors} != {False}:
             yield
             return
-        self._host = self._host or self.opened()
+        self._host = self._host or self._added("the host")
         outer, self.current = self.current, self._host
         try:
             yield
