@@ -52,8 +52,10 @@ CUresult write_word(CUstream stream, CUdeviceptr address, Value value, unsigned 
   what.word = word;
   const bool fences = (flags & CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) == 0;
   const auto work = [=] {
+    const Word here{word, sizeof value};
+    const uint64_t before = here.now();
     const cudaError_t status = copy(word, &value, sizeof value);
-    word_written({word, sizeof value}, fences);
+    word_written(here, before, fences);
     return status;
   };
   return result(submit(stream, work, std::move(what)));

@@ -501,8 +501,10 @@ uint64_t Word::now() const {
   return value;
 }
 
-void word_written(const Word& word, bool hands_on) {
-  written[word.at].emplace_back(word.now(), hands_on ? running.back() : 0);
+void word_written(const Word& word, uint64_t before, bool hands_on) {
+  auto& values = written[word.at];
+  if (!values.empty() && values.back().first != before) values.clear();  // set by something else
+  values.emplace_back(word.now(), hands_on ? running.back() : 0);
 }
 
 // CUDA driver API, "Stream Memory Operations". What writes the word comes first, and as late as it

@@ -275,7 +275,7 @@ struct Word {
   uint64_t now() const;
 };
 // What is done now has written it; `hands_on`: with what comes before that.
-void word_written(const Word& word, bool hands_on);
+void word_written(const Word& word, uint64_t before, bool hands_on);
 // What is done now waits until its value is right; what is pending and writes it is done meanwhile.
 cudaError_t wait_for_word(const Word& word, const std::function<bool(uint64_t)>& is_right,
                           const void* pc);
