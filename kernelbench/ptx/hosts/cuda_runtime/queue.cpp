@@ -401,14 +401,15 @@ bool does_something(Task task) {
   return pending.at(task).what.kind != Kind::kNothing;
 }
 
-// What is pending and not behind what is done now.
+// What is pending and not behind what is done now, nor behind a wait for a word that goes on.
 std::vector<Task> beside_running() {
   std::set<Task> behind(running.begin(), running.end());
   std::vector<Task> beside;
   for (const auto& [task, piece] : pending) {
     const bool after = std::any_of(piece.after.begin(), piece.after.end(),
                                    [&behind](Task each) { return behind.count(each) != 0; });
-    if (after) {
+    const bool waits = !piece.done && piece.what.ready && !piece.what.ready();
+    if (after || waits) {
       behind.insert(task);
     } else if (!piece.done) {
       beside.push_back(task);

@@ -191,9 +191,10 @@ struct What {
   cudaEvent_t waits = nullptr;
   // Those whose memory it is of: in a default stream it is in order with theirs.
   Gpus gpus = 0;
-  void* memory = nullptr;      // that it allocates or frees
-  const void* word = nullptr;  // that it writes for a stream to wait for
-  bool passes = false;         // a launch behind it may begin early behind the launch before it
+  void* memory = nullptr;       // that it allocates or frees
+  const void* word = nullptr;   // that it writes for a stream to wait for
+  std::function<bool()> ready;  // of a wait for a word: whether its value is right now
+  bool passes = false;          // a launch behind it may begin early behind the launch before it
 };
 inline What of_memory(Kind kind, void* memory) {
   What what;
