@@ -142,6 +142,18 @@ def test_functions_and_memory_of_kernels(
     assert "1 clean of 1" in outcome.out
 
 
+def test_memory_of_kernels_is_not_for_copies(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "own.cu").write_text(
+        "__global__ void k(int** out) { (*out = static_cast<int*>(malloc(4)))[0] = 5; }\n"
+        "int main() {\n  int **there, *one, here;\n  cudaMalloc(&there, sizeof *there);\n"
+        "  k<<<1, 1>>>(there);\n  cudaMemcpy(&one, there, sizeof one, cudaMemcpyDeviceToHost);\n"
+        "  return cudaMemcpy(&here, one, sizeof here, cudaMemcpyDeviceToHost);\n}\n"
+    )
+    outcome = bench("check", "own.cu", cwd=tmp_path)
+    assert outcome.code == 3 and "main returned 1: cudaMemcpy returned cudaError" in outcome.out
+    assert "memory that a kernel has from malloc at own.cu:7" in outcome.out, outcome.out
+
+
 def test_an_assertion_of_a_kernel_has_its_error(bench: Bench, tmp_path: Path) -> None:
     (tmp_path / "own.cu").write_text(
         "#include <cassert>\n__global__ void k(int n) { assert(threadIdx.x < n); }\n"

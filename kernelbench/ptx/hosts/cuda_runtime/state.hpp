@@ -365,6 +365,8 @@ Range range_of(const void* address);
 bool is_reached(const void* address, size_t bytes);
 // What the host and the GPU reach.
 std::vector<Range> host_ranges();
+// That kernels take from by malloc; empty if none does.
+extern Range heap_of_kernels;
 cudaError_t copy(void* to, const void* from, size_t bytes);
 cudaError_t fill(void* to, int value, size_t bytes);
 cudaError_t copy_box(const cudaMemcpy3DParms& of);
