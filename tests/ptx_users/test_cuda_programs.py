@@ -154,6 +154,25 @@ def test_memory_of_kernels_is_not_for_copies(bench: Bench, tmp_path: Path) -> No
     assert "memory that a kernel has from malloc at own.cu:7" in outcome.out, outcome.out
 
 
+@pytest.mark.parametrize(("who", "said"), [("", ""), ("if (threadIdx.x == 0) ", " since the last")])
+def test_whoever_waits_for_a_cluster_has_arrived(
+    bench: Bench, tmp_path: Path, who: str, said: str
+) -> None:
+    """PTX ISA 9.1, 9.7.13: the wait is for all threads, the one that waits among them."""
+    arrive, wait = (
+        'asm volatile("barrier.cluster.arrive;");',
+        'asm volatile("barrier.cluster.wait;");',
+    )
+    (tmp_path / "own.cu").write_text(
+        f"__global__ void __cluster_dims__(2) k() {{\n  {arrive}\n  {wait}\n"
+        f"  {who}{arrive}\n  {wait}\n}}\n"
+        "int main() {\n  k<<<2, 32>>>();\n  return cudaDeviceSynchronize();\n}\n"
+    )
+    outcome = bench("check", "own.cu", cwd=tmp_path)
+    assert outcome.code == (3 if said else 0), outcome.out + outcome.err
+    assert f"barrier.cluster.wait without barrier.cluster.arrive{said}" in outcome.out or not said
+
+
 def test_an_assertion_of_a_kernel_has_its_error(bench: Bench, tmp_path: Path) -> None:
     (tmp_path / "own.cu").write_text(
         "#include <cassert>\n__global__ void k(int n) { assert(threadIdx.x < n); }\n"
