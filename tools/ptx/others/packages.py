@@ -51,9 +51,11 @@ def check(name: str, package: dict[str, Any], where: Path) -> tuple[dict[str, An
     """The report of a check, and its seconds."""
     flags = filled(package["flags"], where.parent, where).split()
     library = filled(package.get("library", ""), where.parent, where)
+    named = re.search(r"_sm(1\d\d)$", name)
+    arch = named[1] if named else package.get("arch", 90)
     command = [
         sys.executable, "-m", "kernelbench", "check", f"{name}.cu", *ASKED, "--json", "-",
-        "--arch", str(package.get("arch", 90)), "--nvcc", " ".join(["-I.", *flags]),
+        "--arch", str(arch), "--nvcc", " ".join(["-I.", *flags]),
     ]  # fmt: skip
     found = {"PYTHONPATH": str(ROOT), "LD_LIBRARY_PATH": library}
     begin = time.perf_counter()
