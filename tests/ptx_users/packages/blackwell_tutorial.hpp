@@ -1,4 +1,5 @@
-// One launch of a gemm of CuTe's tutorials for Blackwell, D [m, n] = 2 · A [m, k] · B [n, k]ᵀ + C/2.
+// One launch of a gemm of CuTe's tutorials for Blackwell,
+// D [m, n] = 2 · A [m, k] · B [n, k]ᵀ + C / 2.
 #pragma once
 
 #include "host.hpp"
@@ -16,8 +17,7 @@ inline int product_of_tutorial(int m, int n, int k) {
   d.down();
   for (int at = 0; at < m * n; ++at) {
     double want = 0.5 * c[at];
-    for (int i = 0; i < k; ++i)
-      want += 2 * a[at / n * size_t(k) + i] * b[at % n * size_t(k) + i];
+    for (int i = 0; i < k; ++i) want += 2 * a[at / n * size_t(k) + i] * b[at % n * size_t(k) + i];
     if (!near("d", at, d[at], want, 1e-3)) return 1;
   }
   return 0;

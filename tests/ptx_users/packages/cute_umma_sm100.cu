@@ -1,4 +1,5 @@
-// CuTe's tutorial for Blackwell: a product with sums in tensor memory, whose tiles the threads copy.
+// CuTe's tutorial for Blackwell: a product with sums in tensor memory, whose tiles come by ordinary
+// stores.
 #define main tutorial_main
 #include "cute/tutorial/blackwell/01_mma_sm100.cu"
 #undef main

@@ -1,6 +1,8 @@
 // What the programs of CUTLASS's attentions share: their rows, and the call of an operation.
 #pragma once
 
+#include <cutlass/numeric_types.h>
+
 #include "attention.hpp"
 
 struct Rows {

@@ -25,9 +25,9 @@ bool right(int queries, int keys) {
   cutlass::KernelHardwareInfo hardware;
   hardware.sm_count = cutlass::KernelHardwareInfo::query_device_multiprocessor_count(0);
   data.run<Operation>({{1, kHeads, queries, keys, kWidth},
-                  {data.q.device, to_q, data.k.device, to_k, data.v.device, to_k},
-                  {data.o.device, to_q, data.lse.device, to_sum},
-                  hardware});
+                       {data.q.device, to_q, data.k.device, to_k, data.v.device, to_k},
+                       {data.o.device, to_q, data.lse.device, to_sum},
+                       hardware});
   return data.right();
 }
 

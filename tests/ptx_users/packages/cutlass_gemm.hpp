@@ -23,8 +23,7 @@ bool right(int m, int n, int k) {
       cutlass::epilogue::collective::EpilogueTileAuto, float, float, float, Row, 4, float, Row, 4,
       Epilogue>::CollectiveOp;
   using Main = typename cutlass::gemm::collective::CollectiveBuilder<
-      Arch, cutlass::arch::OpClassTensorOp, T, Row, kAlign, T, Column, kAlign, float,
-      Tile, Cluster,
+      Arch, cutlass::arch::OpClassTensorOp, T, Row, kAlign, T, Column, kAlign, float, Tile, Cluster,
       cutlass::gemm::collective::StageCountAutoCarveout<int(sizeof(typename ToC::SharedStorage))>,
       Schedule>::CollectiveOp;
   using Kernel =

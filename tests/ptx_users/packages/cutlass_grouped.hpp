@@ -1,4 +1,4 @@
-// Products of groups by collectives of CUTLASS's: one kernel writes each group's tensor maps itself.
+// Products of groups by collectives of CUTLASS's: one kernel writes the tensor maps of each group.
 #pragma once
 
 #include "cutlass_gemm.hpp"

@@ -1,5 +1,5 @@
-// CUTLASS's collectives for Blackwell: products of numbers with a scale for each block along K, of 8
-// bits (mxfp8, by pairs of CTAs) and of 4 bits (nvfp4).
+// CUTLASS's collectives for Blackwell: products of numbers with a scale for each block along K, of
+// 8 bits (mxfp8, by pairs of CTAs) and of 4 bits (nvfp4).
 #include "cutlass_gemm.hpp"
 
 // A matrix of rows by its numbers' codes and their blocks' scales, in CUTLASS's layout of scales.

@@ -1,8 +1,9 @@
-// FlashAttention 2, backward, causal: gradients of keys and values by CTAs, those of queries by atomics.
+// FlashAttention 2, backward, causal: gradients of keys and values by CTAs, those of queries by
+// atomics.
+#include "flash_attention.hpp"
+//
 #include "flash_bwd_launch_template.h"
 #include "flash_fwd_launch_template.h"
-//
-#include "flash_attention.hpp"
 
 int main() {
   constexpr int kQueries = 150, kKeys = 200;

@@ -1,6 +1,7 @@
 // FlashAttention 2, forward: causal; and all keys, split between CTAs whose sums are combined.
-#include "flash_fwd_launch_template.h"
 #include "flash_attention.hpp"
+//
+#include "flash_fwd_launch_template.h"
 
 int main() {
   {

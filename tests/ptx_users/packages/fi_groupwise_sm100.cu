@@ -1,5 +1,5 @@
-// FlashInfer's fp8 product for Blackwell by CUTLASS's collectives, with scales of 1 × 128 of A and of
-// 128 × 128 of B that the epilogue's warps apply: by one CTA and by pairs.
+// FlashInfer's fp8 product for Blackwell by CUTLASS's collectives, with scales of 1 × 128 of A and
+// of 128 × 128 of B that a warpgroup applies: by one CTA and by pairs.
 #include "host.hpp"
 //
 #include <flashinfer/gemm/gemm_groupwise_sm100.cuh>

@@ -1,6 +1,8 @@
 // What the programs of FlashAttention 2 share: a problem, [length, heads, dim], and its parameters.
 #pragma once
 
+#include <cutlass/numeric_types.h>
+
 #include "attention.hpp"
 #include "flash.h"
 

@@ -44,8 +44,9 @@ Barrier& Cta::barrier(uint32_t offset, Pc pc, bool remote) {
   } else if (checking()) {
     if (!visible(*found, self())) {
       problem = "the mbarrier's initialization is not visible to this thread: no barrier between";
-      const Clock& unfenced = self().knows.unfenced;
-      formal = !unfenced.at.empty() && unfenced.covers(found->owner, found->owner_epoch);
+      const Clock& passed_by = self().passed_by;
+      formal =
+          runs_ptx() && !passed_by.at.empty() && passed_by.covers(found->owner, found->owner_epoch);
     } else if (remote && found->fenced_from == 0 && !runs_ptx()) {
       problem =
           "an mbarrier is reached from another CTA without fence.mbarrier_init after its "
