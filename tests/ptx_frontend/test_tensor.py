@@ -182,6 +182,21 @@ def _load(shape: str, repeat: int, half: int) -> str:
 }}"""
 
 
+#: Two loads into one register, each used without a wait.
+AGAIN = f"""{_begin("again", ".reg .b32 %d<2>;")}
+  {ALLOCATE}
+  shl.b32 %lane, %w, 21; add.u32 %lane, %lane, %tmem; add.u32 %x, %t, 1000;
+  tcgen05.st.sync.aligned.32x32b.x1.b32 [%lane], {{%t}};
+  tcgen05.st.sync.aligned.32x32b.x1.b32 [%lane+1], {{%x}};
+  tcgen05.wait::st.sync.aligned;
+  tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%x}}, [%lane];
+  mov.b32 %d0, %x;
+  tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%x}}, [%lane+1];
+  mov.b32 %d1, %x;
+  {_stored(2)}
+  {FREE}
+}}"""
+
 #: A CTA does the work of those that it cancels.
 LAUNCH_CONTROL = """
 .visible .entry cancel(.param .u64 p_out) .reqntid 1
@@ -210,7 +225,7 @@ WAIT: mbarrier.try_wait.parity.shared::cta.b64 %done, [%b], %phase; @!%done bra 
 }"""
 TEXT = "\n".join([
     HEAD, *(_product(*each) for each in PRODUCTS), SCALED, *(_load(*each) for each in LOADS),
-    LAUNCH_CONTROL,
+    AGAIN, LAUNCH_CONTROL,
 ])  # fmt: skip
 
 
@@ -297,6 +312,13 @@ def test_loads_of_tensor_memory(module, shape, repeat, half):
         }[shape]
         want = thread // 32 * 32 + half + lane << 16 | 32 + column
         assert out[thread, r] == want, (thread, r)
+
+
+def test_a_register_that_is_loaded_again(module):
+    out = np.zeros((128, 2), np.uint32)
+    report = module.launch("again", 1, args=[out, out, out], check=4)
+    assert report.clean, list(report.lines())
+    assert (out == np.arange(128)[:, None] + [0, 1000]).all()
 
 
 def test_ctas_that_are_cancelled(module):
