@@ -11,9 +11,13 @@ int main() {
   const auto map = [](T* data, unsigned rows, unsigned box) {
     return tensor_map(data, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, {kDepth, rows}, {64, box}, 128);
   };
-  launch(kernel_cake_tinygemm2_tcgen05_eb55bfbe52f5ff00b048, dim3(kOutputs / 32, (kTokens + 7) / 8),
-         256, 205824, 1, map(w.device, kOutputs, 32), map(x.device, kTokens, 8), out.device,
-         nullptr, kOutputs, kTokens, kDepth);
+  const auto kernel = kernel_cake_tinygemm2_tcgen05_eb55bfbe52f5ff00b048;
+  constexpr int kShared = 205824;
+  CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kShared));
+  kernel<<<dim3(kOutputs / 32, (kTokens + 7) / 8), 256, kShared>>>(
+      map(w.device, kOutputs, 32), map(x.device, kTokens, 8), out.device, nullptr, kOutputs,
+      kTokens, kDepth);
+  CHECK(cudaGetLastError());
   out.down();
   for (int at = 0; at < kTokens * kOutputs; ++at) {
     double want = 0;

@@ -11,9 +11,11 @@ int main() {
     return tensor_map(data, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, {64, rows, kDepth / 64}, {64, box, 4},
                       128, {kDepth * sizeof(T), 128});
   };
-  launch(kernel_cake_tinygemm2_wgmma_cd6d8da8f120c1e862a5, dim3((kTokens + 7) / 8, kOutputs / 16),
-         160, 29696, 1, map(w.device, kOutputs, 16), map(x.device, kTokens, 8), out.device, nullptr,
-         kOutputs, kTokens, kDepth);
+  kernel_cake_tinygemm2_wgmma_cd6d8da8f120c1e862a5<<<dim3((kTokens + 7) / 8, kOutputs / 16), 160,
+                                                     29696>>>(map(w.device, kOutputs, 16),
+                                                              map(x.device, kTokens, 8), out.device,
+                                                              nullptr, kOutputs, kTokens, kDepth);
+  CHECK(cudaGetLastError());
   out.down();
   for (int at = 0; at < kTokens * kOutputs; ++at) {
     double want = 0;
