@@ -470,11 +470,15 @@ def test_what_is_missed_where_threads_have_exited(
     assert outcome.code == 3 and found in outcome.out, outcome.out
 
 
+@pytest.mark.parametrize(
+    "stops", [("", ""), ("if (loads) {\n", 'if (loads) {\n if (!leads) asm volatile("brkpt;");\n')],
+    ids=["hangs", "stops"],
+)  # fmt: skip
 def test_a_hang_where_another_lane_is_elected_is_an_assumption(
-    checked: Callable[..., Outcome],
+    checked: Callable[..., Outcome], stops: tuple[str, str]
 ) -> None:
     """In the manner of CUTLASS's pipelines; a warp that stores one tile stores it once."""
-    outcome = checked("elected.cu", schedules=8, arch=90)
+    outcome = checked("elected.cu", stops, schedules=8, arch=90)
     assert outcome.code == 0, outcome.out
     assert "assumed  elect-lowest" in outcome.out and "error" not in outcome.out
 
