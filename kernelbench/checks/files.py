@@ -45,6 +45,7 @@ from kernelbench.ptx.demangle import source_name
 from kernelbench.ptx.hosts.built_program import is_executable
 from kernelbench.ptx.hosts.cuda_build import SOURCES, ProgramSources
 from kernelbench.ptx.hosts.cuda_program import NEEDS_MAIN, CudaProgram
+from kernelbench.ptx.hosts.repeated_runs import SMS_TIMES
 from kernelbench.ptx.hosts.script_session import script_emulation
 from kernelbench.ptx.launch_file import read_launches, run_launches
 from kernelbench.ptx.report import Launched, PtxFinding
@@ -101,7 +102,8 @@ class FileAnswer:
 
     Attributes:
         reason: One line, of an end that is not ``done``; hint: what to do, empty if unknown.
-        asks_sms: Whether it may be wrong for want of SMs.
+        asks_sms: Whether it may be wrong for want of SMs; more_sms: on how many it fails, of a
+            program that is clean on fewer, or 0.
     """
 
     launches: tuple[Launched, ...]
@@ -109,6 +111,7 @@ class FileAnswer:
     reason: str = ""
     hint: str = ""
     asks_sms: bool = False
+    more_sms: int = 0
 
 
 def answer_to(asked: FileAsked) -> FileAnswer:
@@ -171,7 +174,8 @@ def _program(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnsw
             tuple(launches), "wrong",
             "main fails once memory that nothing has written holds other values",
         )  # fmt: skip
-    return FileAnswer(tuple(launches))
+    more_sms = SMS_TIMES * asked.sms if program.fails_on_more_sms else 0
+    return FileAnswer(tuple(launches), more_sms=more_sms)
 
 
 def _script(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswer:
@@ -192,6 +196,7 @@ def _script(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswe
         limit_s=asked.limit_s,
     ) as session:
         session.import_built(asked.given.extensions)
+        session.expect_streams(tests or [file])
         is_about_to_print()
         try:
             if asked.given.task:
@@ -339,8 +344,10 @@ def task_beside(file: Path) -> str:
 
 def _answer(asked: FileAsked, shown: Callable[[], object]) -> tuple[FileAnswer, int]:
     """What came of a file, and on how many SMs: on those of a GPU if it launches nothing on less,
-    and is not told how many it has."""
+    and is not told how many it has; and on more where it fails on those only."""
     answer, whole = _one_answer(asked, shown), ARCHES[asked.given.arch].sms
+    if answer.more_sms:
+        return _one_answer(replace(asked, sms=answer.more_sms), shown), answer.more_sms
     if not answer.asks_sms or asked.given.gpu_sms:
         return answer, asked.sms
     again = _one_answer(replace(asked, sms=whole), shown)

@@ -26,7 +26,7 @@ TOGETHER = "ctas-together"
 BESIDE = "streams-together"
 #: Two that hung, each where the other had not run, and were made together.
 INTERLEAVED = "kernels-together"
-#: A launch that hung where elect.sync elected another lane than the lowest, and was made again.
+#: A launch that was stuck where elect.sync elected another lane than the lowest, and made again.
 ELECT_LOWEST = "elect-lowest"
 #: A launch that its stream lets begin before the one ahead of it has ended.
 IN_TURN = "launches-in-turn"
@@ -48,8 +48,8 @@ LAUNCH_ASSUMPTIONS = {
     "has room for both; it hung where it ran first, and was made again after it",
     INTERLEAVED: "kernels on two streams that poll for each other run beside each other, all their "
     "CTAs resident, as the GPU has room for both; each hung where it ran alone",
-    ELECT_LOWEST: "elect.sync elects the lowest lane of its mask, as GPUs do; it hung where it "
-    "elected another, which PTX allows, and was made again",
+    ELECT_LOWEST: "elect.sync elects the lowest lane of its mask, as GPUs do; it hung, or stopped "
+    "by its own check, where it elected another, which PTX allows, and was made again",
     IN_TURN: "a kernel that may begin before the one ahead of it in its stream has ended "
     "(programmatic stream serialization) waits for it: here one ends before the next begins",
     NEVER_WAITS: "a kernel that may begin before the one ahead of it in its stream has ended, and "

@@ -216,6 +216,8 @@ class Runtime:
         lib.kb_emu_time.restype = None
         lib.kb_emu_timed.argtypes = [ctypes.POINTER(ctypes.c_uint64)]
         lib.kb_emu_timed.restype = ctypes.c_void_p
+        lib.kb_emu_dropped.argtypes = [ctypes.c_void_p, ctypes.c_uint32]
+        lib.kb_emu_dropped.restype = ctypes.c_uint64
         lib.kb_emu_program_report.argtypes = []
         lib.kb_emu_program_report.restype = ctypes.c_char_p
         lib.kb_emu_report.argtypes = []
@@ -467,6 +469,14 @@ class Runtime:
     def freed(self, address: int, size: int, name: str) -> None:
         """An allocation of the program's is there no longer."""
         self._library.kb_emu_freed(ctypes.c_void_p(address), ctypes.c_uint64(size), name.encode())
+
+    def dropped(self, address: int, line: int) -> int:
+        """Before memory is freed: a number if another stream's operations may still access it."""
+        return int(self._library.kb_emu_dropped(ctypes.c_void_p(address), line))
+
+    def reused(self, number: int, name: str) -> None:
+        """The operation that is done is the first to use memory that was dropped."""
+        self._library.kb_emu_reused(ctypes.c_uint64(number), name.encode())
 
     def program_report(self) -> dict[str, Any]:
         """What was found of the last program where no launch was, as :meth:`report` has it."""

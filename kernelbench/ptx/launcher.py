@@ -46,6 +46,7 @@ from kernelbench.ptx.sources import PtxSymbols
 #: Schedules of ``check=True``.
 DEFAULT_SCHEDULES = 20
 _MESSAGE_BYTES = 1024
+_GIVES_UP = ("brkpt", "trap", "assertion failed")
 
 
 def load_ptx(
@@ -417,7 +418,8 @@ class _OneLaunch:
     """A launch in form, with all memory that it may touch.
 
     Attributes:
-        lowest: Entries of kernels that hang where another lane than the lowest is elected.
+        lowest: Entries of kernels that hang, or stop by their own check, where another lane than
+            the lowest is elected.
     """
 
     library: ctypes.CDLL
@@ -590,10 +592,10 @@ class _Schedules:
     def _once(self, seed: int, symbols: PtxSymbols) -> None:
         entry, lowest = self._launch.entry, self._launch.lowest
         error, raw = self._tried(seed, first=not self._made)
-        if raw["waits"] and raw["another_elected"] and HOST_IN_TURN not in raw["assumptions"]:
+        if _stuck(raw) and raw["another_elected"] and HOST_IN_TURN not in raw["assumptions"]:
             lowest.add(entry)
             again = self._tried(seed, first=False)
-            if again[1]["waits"]:
+            if _stuck(again[1]):
                 lowest.discard(entry)
             else:
                 error, raw = again
@@ -631,6 +633,13 @@ class _Schedules:
             kernel, found, self.last.waits, self._made, self._seconds, self._error,
             tuple(self._assumptions), each_once(self._notes),
         )  # fmt: skip
+
+
+def _stuck(raw: Mapping[str, Any]) -> bool:
+    """Whether it hung, or the kernel itself gave up."""
+    return bool(raw["waits"]) or any(
+        each["class"] == "crash" and each["text"].startswith(_GIVES_UP) for each in raw["findings"]
+    )
 
 
 def _too_many(form: LaunchForm, room: Residency) -> str:

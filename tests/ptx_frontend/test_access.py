@@ -160,3 +160,26 @@ def test_a_function_reaches_an_array_of_its_caller():
     words = aligned(4).view(np.uint32)
     module.launch("k", 1, 1, [words], check=1).require_clean()
     assert words.tolist() == [7]
+
+
+NOT_SHARED = """
+.visible .entry k(.param .u64 p, .param .u32 p_use)
+{
+  .reg .b64 %g, %a; .reg .b32 %use, %x; .reg .pred %p;
+  ld.param.u64 %g, [p]; ld.param.u32 %use, [p_use];
+  mov.b64 %a, 0; cvta.to.shared.u64 %a, %a; add.s64 %a, %a, 64;
+  setp.eq.u32 %p, %use, 0; mov.b32 %x, 7; @%p bra DONE;
+  ld.shared.b32 %x, [%a];
+DONE: st.global.b32 [%g], %x; ret;
+}
+"""
+
+
+def test_a_shared_address_of_null_is_wrong_where_it_is_used():
+    """CUTLASS converts null for a matrix that it does not read."""
+    module = kernelbench.ptx.load("null.ptx", text=HEAD + NOT_SHARED)
+    words = aligned(4).view(np.uint32)
+    module.launch("k", 1, 1, [words, 0], check=1).require_clean()
+    assert words.tolist() == [7]
+    (found,) = module.launch("k", 1, 1, [words, 1], check=1).findings
+    assert found.finding.kind == "out-of-bounds"

@@ -178,14 +178,14 @@ IN_PLACE = """.version 8.8
 """
 
 
+@pytest.mark.parametrize("warp", ["and.b32 %f, %t, 32", "bfe.u32 %f, %t, 5, 2"])
 @pytest.mark.parametrize(
     ("use", "severity"), [("", "formal"), ("setp.eq.u32 %r, %y, 5; @%r trap;", "error")]
 )
-def test_a_load_in_place_whose_value_goes_nowhere(use, severity):
+def test_a_load_in_place_whose_value_goes_nowhere(use, severity, warp):
     data = np.arange(32, dtype=np.uint32) * 9
-    report = kernelbench.ptx.load("in_place.ptx", text=IN_PLACE.replace("USE", use)).launch(
-        "k", 1, args=[data], check=4
-    )
+    text = IN_PLACE.replace("USE", use).replace("and.b32 %f, %t, 32", warp)
+    report = kernelbench.ptx.load("in_place.ptx", text=text).launch("k", 1, args=[data], check=4)
     assert {each.finding.kind for each in report.findings} == {"race"}
     assert severity in {each.severity for each in report.findings}
     assert report.clean == (severity == "formal"), list(report.lines())
@@ -275,6 +275,45 @@ def test_a_load_of_nothing_is_an_error_whatever_comes_of_it(condition, clean):
     assert out.tolist() == [8]
     kinds = {each.finding.kind for each in report.errors}
     assert kinds == (set() if clean else {"unwritten"})
+
+
+#: What the first of 32 lanes loads of `halo` is chosen by CHOICE, or not; the others write it.
+CHOSEN = """.version 8.8
+.target sm_90
+.address_size 64
+.shared .align 4 .b8 halo[128];
+.visible .entry k(.param .u64 p_out) .reqntid 32
+{
+  .reg .b64 %p; .reg .b32 %t, %a, %x, %y; .reg .pred %q, %s;
+  ld.param.u64 %p, [p_out]; mov.u32 %t, %tid.x; mov.b32 %a, halo; mad.lo.u32 %a, %t, 4, %a;
+  setp.ne.u32 %q, %t, 0; @%q st.shared.b32 [%a], %t;
+  setp.eq.u32 %s, %t, 0;
+  ld.shared.b32 %x, [%a];
+  CHOICE
+  mad.wide.u32 %p, %t, 4, %p; st.global.b32 [%p], %y;
+  ret;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("choice", "clean"),
+    [
+        ("selp.b32 %y, 0, %x, %s;", True),
+        ("selp.b32 %y, %x, 0, %q;", True),
+        ("selp.b32 %y, %x, 0, %s;", False),
+        ("selp.b32 %y, %x, %x, %q;", False),
+        ("selp.b32 %y, 0, %x, %s; add.u32 %y, %y, %x;", False),
+        ("not.pred %s, %s; selp.b32 %y, %x, 0, %s;", False),
+    ],
+)
+def test_a_load_that_a_select_leaves_is_none(choice, clean):
+    """nvcc makes `rank ? halo[0] : 0` one; docs/findings/unwritten.md."""
+    text = CHOSEN.replace("CHOICE", choice)
+    out = np.zeros(32, np.uint32)
+    report = kernelbench.ptx.load("chosen.ptx", text=text).launch("k", 1, args=[out], check=3)
+    assert report.clean == clean, list(report.lines())
+    assert not clean or out.tolist() == list(range(32))
 
 
 def test_memory_of_the_module(module):

@@ -374,3 +374,40 @@ def test_registers_given_back_by_one_lane():
     assert found.finding.kind == "divergence"
     assert found.finding.text.startswith("setmaxnreg.sync.aligned by 1 of 32 lanes")
     assert out.tolist() == [3]
+
+
+WAITS = "mbarrier.try_wait.parity.shared::cta.b64 %q, [%a], 0; @!%q bra WAIT;"
+HANDED_ON = """.version 8.8
+.target sm_100a
+.address_size 64
+.shared .align 8 .b64 first;
+.shared .align 8 .b64 second;
+.visible .entry k(.param .u64 p) .reqntid 1 .reqnctapercluster 2
+{
+  .reg .b32 %r, %peer, %a, %b, %c; .reg .pred %p, %q;
+  mov.u32 %r, %cluster_ctarank; xor.b32 %peer, %r, 1; mov.b32 %a, first; mov.b32 %b, second;
+  mbarrier.init.shared::cta.b64 [%a], 1;
+  fence.mbarrier_init.release.cluster;
+  mbarrier.init.shared::cta.b64 [%b], 1;
+  barrier.cluster.arrive.relaxed.aligned;
+  barrier.cluster.wait.aligned;
+  mapa.shared::cluster.u32 %c, %a, %peer; mapa.shared::cluster.u32 %b, %b, %peer;
+  setp.eq.u32 %p, %r, 0; @%p bra WAIT;
+  mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%c]; bra DONE;
+WAIT:
+  WAITS
+  mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%b];
+DONE:
+  barrier.cluster.arrive.aligned;
+  barrier.cluster.wait.aligned;
+  ret;
+}"""
+
+
+@pytest.mark.parametrize(("waits", "severity"), [(WAITS, "formal"), ("", "error")])
+def test_an_initialization_behind_another_barrier(waits, severity):
+    """A wait without a scope hands the other CTA's initialization on, formally; none does not."""
+    text = HANDED_ON.replace("WAITS", waits)
+    report = kernelbench.ptx.load("handed.ptx", text=text).launch("k", 2, args=[0], check=1)
+    found = [each.severity for each in report.findings if each.finding.kind == "barrier-state"]
+    assert found == [severity], list(report.lines())

@@ -142,7 +142,8 @@ SCALED = f"""{_begin("scaled", f".reg .b32 %d<{COLUMNS}>;")}
   tcgen05.cp.cta_group::1.32x128b.warpx4 [%sfa], %sa;
   tcgen05.cp.cta_group::1.32x128b.warpx4 [%sfb], %sb;
   {MMA} [%tmem], %da, %db, %x, [%sfa], [%sfb], %p;
-  {MMA} [%tmem], %da, %db, %x, [%sfa], [%sfb], 1;
+  or.b32 %lane, %sfa, 0x40000000;
+  {MMA} [%tmem], %da, %db, %x, [%lane], [%sfb], 1;
   tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%b];
 ISSUED:
 WAIT: mbarrier.try_wait.parity.shared::cta.b64 %done, [%b], 0; @!%done bra WAIT;
@@ -181,6 +182,21 @@ def _load(shape: str, repeat: int, half: int) -> str:
 }}"""
 
 
+#: Two loads into one register, each used without a wait.
+AGAIN = f"""{_begin("again", ".reg .b32 %d<2>;")}
+  {ALLOCATE}
+  shl.b32 %lane, %w, 21; add.u32 %lane, %lane, %tmem; add.u32 %x, %t, 1000;
+  tcgen05.st.sync.aligned.32x32b.x1.b32 [%lane], {{%t}};
+  tcgen05.st.sync.aligned.32x32b.x1.b32 [%lane+1], {{%x}};
+  tcgen05.wait::st.sync.aligned;
+  tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%x}}, [%lane];
+  mov.b32 %d0, %x;
+  tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%x}}, [%lane+1];
+  mov.b32 %d1, %x;
+  {_stored(2)}
+  {FREE}
+}}"""
+
 #: A CTA does the work of those that it cancels.
 LAUNCH_CONTROL = """
 .visible .entry cancel(.param .u64 p_out) .reqntid 1
@@ -209,7 +225,7 @@ WAIT: mbarrier.try_wait.parity.shared::cta.b64 %done, [%b], %phase; @!%done bra 
 }"""
 TEXT = "\n".join([
     HEAD, *(_product(*each) for each in PRODUCTS), SCALED, *(_load(*each) for each in LOADS),
-    LAUNCH_CONTROL,
+    AGAIN, LAUNCH_CONTROL,
 ])  # fmt: skip
 
 
@@ -273,6 +289,8 @@ def test_scaled_product(module):
     out = np.zeros((128, COLUMNS), np.float32)
     report = module.launch("scaled", 1, args=[image, out, image], check=1)
     assert report.clean, list(report.lines())
+    # CUTLASS has the descriptor's ID of scales in the address, too.
+    assert ("tmem-bounds", "formal") in {(e.finding.kind, e.severity) for e in report.findings}
     a, b = (
         values[code] * (2.0 ** (of[: len(code)] - 1)).repeat(16, axis=1)
         for code, of in zip(codes, scales, strict=True)
@@ -294,6 +312,13 @@ def test_loads_of_tensor_memory(module, shape, repeat, half):
         }[shape]
         want = thread // 32 * 32 + half + lane << 16 | 32 + column
         assert out[thread, r] == want, (thread, r)
+
+
+def test_a_register_that_is_loaded_again(module):
+    out = np.zeros((128, 2), np.uint32)
+    report = module.launch("again", 1, args=[out, out, out], check=4)
+    assert report.clean, list(report.lines())
+    assert (out == np.arange(128)[:, None] + [0, 1000]).all()
 
 
 def test_ctas_that_are_cancelled(module):

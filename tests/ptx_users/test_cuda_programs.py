@@ -142,6 +142,37 @@ def test_functions_and_memory_of_kernels(
     assert "1 clean of 1" in outcome.out
 
 
+def test_memory_of_kernels_is_not_for_copies(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "own.cu").write_text(
+        "__global__ void k(int** out) { (*out = static_cast<int*>(malloc(4)))[0] = 5; }\n"
+        "int main() {\n  int **there, *one, here;\n  cudaMalloc(&there, sizeof *there);\n"
+        "  k<<<1, 1>>>(there);\n  cudaMemcpy(&one, there, sizeof one, cudaMemcpyDeviceToHost);\n"
+        "  return cudaMemcpy(&here, one, sizeof here, cudaMemcpyDeviceToHost);\n}\n"
+    )
+    outcome = bench("check", "own.cu", cwd=tmp_path)
+    assert outcome.code == 3 and "main returned 1: cudaMemcpy returned cudaError" in outcome.out
+    assert "memory that a kernel has from malloc at own.cu:7" in outcome.out, outcome.out
+
+
+@pytest.mark.parametrize(("who", "said"), [("", ""), ("if (threadIdx.x == 0) ", " since the last")])
+def test_whoever_waits_for_a_cluster_has_arrived(
+    bench: Bench, tmp_path: Path, who: str, said: str
+) -> None:
+    """PTX ISA 9.1, 9.7.13: the wait is for all threads, the one that waits among them."""
+    arrive, wait = (
+        'asm volatile("barrier.cluster.arrive;");',
+        'asm volatile("barrier.cluster.wait;");',
+    )
+    (tmp_path / "own.cu").write_text(
+        f"__global__ void __cluster_dims__(2) k() {{\n  {arrive}\n  {wait}\n"
+        f"  {who}{arrive}\n  {wait}\n}}\n"
+        "int main() {\n  k<<<2, 32>>>();\n  return cudaDeviceSynchronize();\n}\n"
+    )
+    outcome = bench("check", "own.cu", cwd=tmp_path)
+    assert outcome.code == (3 if said else 0), outcome.out + outcome.err
+    assert f"barrier.cluster.wait without barrier.cluster.arrive{said}" in outcome.out or not said
+
+
 def test_an_assertion_of_a_kernel_has_its_error(bench: Bench, tmp_path: Path) -> None:
     (tmp_path / "own.cu").write_text(
         "#include <cassert>\n__global__ void k(int n) { assert(threadIdx.x < n); }\n"
@@ -439,11 +470,15 @@ def test_what_is_missed_where_threads_have_exited(
     assert outcome.code == 3 and found in outcome.out, outcome.out
 
 
+@pytest.mark.parametrize(
+    "stops", [("", ""), ("if (loads) {\n", 'if (loads) {\n if (!leads) asm volatile("brkpt;");\n')],
+    ids=["hangs", "stops"],
+)  # fmt: skip
 def test_a_hang_where_another_lane_is_elected_is_an_assumption(
-    checked: Callable[..., Outcome],
+    checked: Callable[..., Outcome], stops: tuple[str, str]
 ) -> None:
     """In the manner of CUTLASS's pipelines; a warp that stores one tile stores it once."""
-    outcome = checked("elected.cu", schedules=8, arch=90)
+    outcome = checked("elected.cu", stops, schedules=8, arch=90)
     assert outcome.code == 0, outcome.out
     assert "assumed  elect-lowest" in outcome.out and "error" not in outcome.out
 
@@ -523,6 +558,14 @@ def test_copies_clusters_and_grids_that_synchronize(
     assert outcome.code == 0, outcome.out
     outcome = checked(name, (old, new))
     assert outcome.code == 3 and found in outcome.out
+
+
+def test_a_mistake_of_ctas_that_few_sms_have_not(checked: Callable[..., Outcome]) -> None:
+    """A program that sizes its launches by the GPU has four CTAs on four SMs."""
+    late = "{\n  if (blockIdx.x > 8) return;\n  const cg"
+    outcome = checked("grid_sync.cu", ("{\n  const cg", late))
+    assert outcome.code == 3 and "error[hang]" in outcome.out, outcome.out
+    assert "16 SMs" in outcome.out and "--sms 16" in outcome.out, outcome.out
 
 
 @pytest.mark.long

@@ -325,6 +325,17 @@ TURNS = {
         ("ask(mail, turn);", "if (turn < kTurns) ask(mail, turn);"),
         "hang",
     ),
+    "a call waits for the kernel": (
+        ("ask(mail, turn);", "if (turn == 2) cudaDeviceSynchronize();\n    ask(mail, turn);"),
+        "error[hang]: deadlock",
+    ),
+    "a call waits and is asked how it went": (
+        (
+            "ask(mail, turn);",
+            "if (turn == 2) CHECK(cudaDeviceSynchronize());\n    ask(mail, turn);",
+        ),
+        "1 hang, 1 wrong of 2",
+    ),
 }
 
 

@@ -258,3 +258,60 @@ def test_a_stream_keeps_memory(script: Script) -> None:
     """torch's own function refuses streams that are not torch's."""
     torch.ones(4, device="cuda").record_stream(torch.cuda.Stream())
     assert not script.found
+
+
+@pytest.mark.parametrize(
+    ("orders", "found"),
+    [
+        ("nothing", True), ("record_stream", False), ("the host", False), ("the stream", False),
+        ("another stream", True), ("a larger tensor", False), ("a tensor of the side's", False),
+    ],
+)  # fmt: skip
+def test_memory_of_a_dropped_tensor_is_given_to_the_next(script: Script, orders, found) -> None:
+    """PyTorch, Tensor.record_stream: a new tensor may get memory that another stream still reads.
+
+    By the caching allocator, for tensors of the stream on which the first was made.
+    """
+    x, y, side = ints(*range(32)), ints(0), torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        script.next_of(y, x)
+    if orders == "record_stream":
+        x.record_stream(side)
+    if orders == "another stream":
+        x.record_stream(torch.cuda.current_stream())
+    del x
+    if orders == "the host":
+        side.synchronize()
+    if orders == "the stream":
+        torch.cuda.current_stream().wait_stream(side)
+    with torch.cuda.stream(side if orders == "a tensor of the side's" else None):
+        size = 4096 if orders == "a larger tensor" else 8
+        assert torch.ones(size, dtype=torch.int32, device="cuda").shape == (size,)
+    texts = [each["text"] for each in script.live.order.report()["findings"]]
+    assert len(texts) == found
+    assert (
+        not found or "dropped without record_stream that kernel next on stream 1 reads" in texts[0]
+    )
+
+
+def test_tensors_of_the_host_are_in_order_with_copies_on_any_stream(script: Script) -> None:
+    """Pageable memory: the host goes on once it is copied, and has written it before."""
+    side = torch.cuda.Stream()
+    gpu = ints(0, 0)
+    torch.cuda.synchronize()
+    for turn in range(3):
+        rows = torch.arange(2, dtype=torch.int32) + turn
+        with torch.cuda.stream(side):
+            gpu.copy_(rows)
+    assert not script.live.order.report()["findings"]
+
+
+@pytest.mark.parametrize("expects", [False, True])
+def test_what_comes_before_the_first_stream_counts_if_one_is_expected(script, expects):
+    script.live.order.opens_streams = expects
+    x, y = ints(1) * 2, ints(0)
+    with torch.cuda.stream(torch.cuda.Stream()):
+        script.next_of(y, x)
+    found = script.live.order.report()["findings"] or script.found
+    assert bool(found) == expects

@@ -70,7 +70,7 @@ class LiveTensors:
         def gone(of: weakref.ref[torch.UntypedStorage]) -> None:
             if self._known.get(address) is of:
                 del self._known[address]
-                self.order.freed(address, size)
+                self.order.dropped(address, size)
 
         self._known[address] = weakref.ref(storage, gone)
         return True
@@ -201,6 +201,9 @@ def cuda_on_cpu(arch: int, sms: int) -> Iterator[LiveTensors]:
     def set_default_device(device: Any) -> None:
         order.new_on_gpu = _device_kind(device) == "cuda" or isinstance(device, int)
 
+    def record_stream(tensor: torch.Tensor, stream: Any) -> None:
+        order.recorded(tensor, stream)
+
     streams = stream_names(live.order)
     graphs = graph_names(live.order, streams["Stream"], live.known)
     names = _names(arch, sms) | streams | graphs
@@ -213,7 +216,7 @@ def cuda_on_cpu(arch: int, sms: int) -> Iterator[LiveTensors]:
         for name, value in names.items():
             setattr(torch.cuda, name, value)
         # torch's own takes its own streams only.
-        torch.Tensor.record_stream = lambda *_: None  # type: ignore[method-assign]
+        torch.Tensor.record_stream = record_stream  # type: ignore[method-assign,assignment]
         with OnCpu():
             yield live
     finally:

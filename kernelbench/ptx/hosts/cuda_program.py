@@ -27,11 +27,15 @@ from kernelbench.ptx.hosts.cuda_launch import FAILED, CudaLaunch, cuda_status
 from kernelbench.ptx.hosts.repeated_runs import (
     AT_ONCE,
     CHECKED,
+    FEW_SMS,
     LARGE,
+    MORE_SMS,
     SCALED,
     SET_BACK,
+    SMS_TIMES,
     RepeatedRuns,
     fails_beside_only,
+    fails_on_more_sms,
     needs_new_memory,
     not_waited_for,
     seed_of_failure,
@@ -70,6 +74,8 @@ class CudaProgram:
         asks_sms: After it, whether it has asked how many SMs a GPU has.
         needs_new_memory: After a run without an error, whether main fails once memory that nothing
             has written holds other values.
+        fails_on_more_sms: After such a run of a program that has asked for SMs, whether it fails
+            on a GPU that has more of them.
         fails_with: After a run without an error, the seed of one whose main fails; None if main
             returns 0 in other schedules, too.
         fails_beside: Where it fails only as nothing orders a kernel with other work, that kernel.
@@ -90,6 +96,7 @@ class CudaProgram:
         self.unnoticed = self.failed_call = self.not_waited_for = self.fails_beside = ""
         self.wrong_size = ""
         self.lacks_gpus = self.asks_sms = self.needs_new_memory = False
+        self.fails_on_more_sms = False
         self._program = program
         self._loaded: LoadedProgram | None = None
         self._file = program.file
@@ -146,6 +153,9 @@ class CudaProgram:
         if status == 0 and not found and self.fails_with is None and made.reads_new_memory:
             self.needs_new_memory = needs_new_memory(runs, kept, began_s)
         failed = status != 0 or self.fails_with is not None or self.needs_new_memory
+        few = self.asks_sms and self.sms <= FEW_SMS and bool(self.launches)
+        if few and not failed and not found:
+            self.fails_on_more_sms = fails_on_more_sms(runs, self._seed, began_s)
         stale = stale_memory(runs, kept, began_s, made.memory_with_leftovers)
         made.explain(failed and not found and not self.failed_call, stale)
         made.name_allocations(host.allocated_at)
@@ -169,7 +179,9 @@ class CudaProgram:
         self, host: CudaHost, main: Any, words: list[bytes], seeds: Sequence[int], how: str
     ) -> int:
         """Main's status with one schedule of each launch, or 1 if what is found counts."""
-        self._launches = CheckedLaunches(1, seeds[-1], *self._setting, seeds)
+        if how == MORE_SMS:
+            self.sms *= SMS_TIMES
+        self._launches = CheckedLaunches(1, seeds[-1], self.sms, *self._setting[1:], seeds)
         if how.startswith(AT_ONCE):
             host.at_once(int(how.removeprefix(AT_ONCE)))
         if how.startswith(SCALED):
@@ -179,7 +191,7 @@ class CudaProgram:
         if how.startswith(SET_BACK):
             runtime(shipped_blocks()).set_back(how.removeprefix(SET_BACK))
         status = self._run_main(host, main, words)
-        return status or int(how.startswith((CHECKED, SET_BACK)) and self._finds_errors)
+        return status or int(how.startswith((CHECKED, SET_BACK, MORE_SMS)) and self._finds_errors)
 
     @property
     def _finds_errors(self) -> bool:

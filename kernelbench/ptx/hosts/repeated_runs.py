@@ -31,6 +31,8 @@ RUNS, MOST_RUNS, _MORE_S = 4, 16, 1.0
 #: done before their calls return; and with so many times the bytes at a site.
 AS_IT_IS, CHECKED, SET_BACK, LARGE, AT_ONCE = "as-it-is", "checked", "set-back", "large", "at-once"
 SCALED = "scaled"
+#: Or on so many times the SMs, if they are as few as here at most, where findings count, too.
+MORE_SMS, SMS_TIMES, FEW_SMS = "more-sms", 4, 4
 _SCALES = (4, 8, 2)  # bytes of an element
 _SCALES_S = 5.0
 _LEAST_LIMIT_S = 5.0
@@ -202,6 +204,16 @@ def needs_new_memory(runs: RepeatedRuns, kept: Sequence[int], began_s: float) ->
     """
     limit_s = time.monotonic() - began_s
     return runs.status(kept, limit_s) == 0 and runs.status(kept, limit_s, LARGE) != 0
+
+
+def fails_on_more_sms(runs: RepeatedRuns, seed: int, began_s: float) -> bool:
+    """Whether main fails, or something is found, where the GPU has more SMs; of a program that is
+    clean, and sizes its launches by them.
+
+    Args:
+        began_s: As of :func:`seed_of_failure`.
+    """
+    return runs.status([seed], time.monotonic() - began_s, MORE_SMS) not in (0, None)
 
 
 def stale_memory(

@@ -7,7 +7,7 @@ import importlib.abc
 import importlib.util
 import json
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_loader
 from pathlib import Path
@@ -69,6 +69,10 @@ class ScriptSession(TritonSession):
     def load(self, *args: Any, **options: Any) -> Any:
         """Stands in for torch's function of this name."""
         return self._loaded(file_extension(_calling_script(), *args, **options))
+
+    def expect_streams(self, sources: Iterable[Path]) -> None:
+        """If a source of the script opens streams, all is put into order from its beginning."""
+        self._live.order.opens_streams = any(b"Stream(" in each.read_bytes() for each in sources)
 
     def import_built(self, extensions: Sequence[str]) -> None:
         """Have imports of extensions that a ``setup.py`` builds be built for the emulator.

@@ -11,7 +11,7 @@ import contextlib
 import ctypes
 import itertools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 #: Operators by which the host learns a value, and so waits for it; or copies, that may be from it.
 _COPIES = {"copy_", "_to_copy"}
 _HOST_WAITS = {"_local_scalar_dense", "equal", "nonzero", "is_nonzero", "copy_"}
+#: Bytes of the largest block that torch's allocator counts as small.
+_SMALL = 1 << 20
 
 
 @dataclass
@@ -32,6 +34,7 @@ class StreamLine:
     """A stream: the number of its newest operation, and what the next one waits for beside it."""
 
     number: int
+    name: str = "the default stream"
     newest: int = 0
     waits: list[int] = field(default_factory=list)
     launched: bool = False
@@ -40,6 +43,20 @@ class StreamLine:
     def point(self) -> list[int]:
         """Operations that are over when all that is on it now is."""
         return [*self.waits, *([self.newest] if self.newest else [])]
+
+
+@dataclass
+class DroppedBlock:
+    """Memory of a tensor that is no more, while another stream may still access it.
+
+    Attributes:
+        line: Of the stream on which it was made, whose tensors may get it.
+        number: By which the emulator knows it.
+    """
+
+    line: StreamLine
+    size: int
+    number: int
 
 
 class Capture(Protocol):
@@ -79,7 +96,17 @@ class StreamOrder:
         self.now_makes: bool | None = None
         self.pinned: set[int] = set()
         self.new_on_gpu = False
+        #: What comes before the first stream is opened may be beside what is on it.
+        self.opens_streams = False
         self._host: StreamLine | None = None
+        # By the address of a storage of the GPU's: where it was made, what it takes over.
+        self._made_on: dict[int, StreamLine] = {}
+        self._taken_over: dict[int, int] = {}
+        self._dropped: list[DroppedBlock] = []
+
+    @property
+    def _in_order(self) -> bool:
+        return len(self._lines) == 1 and not self.pinned and not self.opens_streams
 
     @property
     def is_checked(self) -> bool:
@@ -92,12 +119,42 @@ class StreamOrder:
 
     def placed(self, tensor: torch.Tensor, on_gpu: bool | None) -> None:
         """New memory is on the GPU, or aside, or nothing tells."""
-        address = memory_behind(tensor)[0]
+        address, size = memory_behind(tensor)
         self.pinned.discard(address)
         if on_gpu is None:
             self._on_gpu.pop(address, None)
         else:
             self._on_gpu[address] = on_gpu
+        if on_gpu and size and self.capture is None and address not in self._made_on:
+            self._made_on[address] = self.current
+            self._take_over(address, size)
+
+    def _take_over(self, address: int, size: int) -> None:
+        """New memory may be that of a dropped tensor (PyTorch, "CUDA semantics": caching allocator,
+        which has blocks of each stream, in multiples of 512 bytes, and small ones of their own).
+        """
+        fit = [
+            each for each in self._dropped
+            if each.line is self.current and each.size >= size
+            and (each.size > _SMALL) == (size > _SMALL)
+        ]  # fmt: skip
+        if fit:
+            block = min(fit, key=lambda each: each.size)
+            self._dropped.remove(block)
+            self._taken_over[address] = block.number
+
+    def uses(self, tensors: Iterable[torch.Tensor]) -> None:
+        """The operation that is done now writes to tensors, or may."""
+        for each in tensors if self._taken_over else ():
+            number = self._taken_over.pop(memory_behind(each)[0], 0)
+            if number and self._running is not None:
+                self._running.reused(number, "memory of a tensor dropped without record_stream")
+
+    def recorded(self, tensor: torch.Tensor, stream: Any) -> None:
+        """``record_stream``: memory is kept until what is on the stream is over."""
+        address = memory_behind(tensor)[0]
+        if getattr(stream, "line", None) is not self._made_on.get(address):
+            self._made_on.pop(address, None)
 
     @contextlib.contextmanager
     def makes(self, on_gpu: bool | None) -> Iterator[None]:
@@ -151,7 +208,10 @@ class StreamOrder:
 
     def opened(self) -> StreamLine:
         """A new stream. torch's are in no order with the default one (cudaStreamNonBlocking)."""
-        self._lines.append(StreamLine(len(self._lines) + 1))
+        return self._added(f"stream {len(self._lines) - (self._host in self._lines)}")
+
+    def _added(self, name: str) -> StreamLine:
+        self._lines.append(StreamLine(len(self._lines) + 1, name))
         return self._lines[-1]
 
     @contextlib.contextmanager
@@ -189,9 +249,7 @@ class StreamOrder:
         line, number = self.current, next(self._numbers)
         ahead = line.newest if programmatic and line.launched else 0
         after = [each for each in line.point if each != ahead]
-        where = "the default stream" if line is self.default else f"stream {line.number - 1}"
-        where = "the host" if line is self._host else where
-        self._running.operation(number, line.number, kind, name, f" on {where}", ahead, after)
+        self._running.operation(number, line.number, kind, name, f" on {line.name}", ahead, after)
         line.newest, line.launched = number, kind == "launch"
         line.waits.clear()
         with self._running.during(number):
@@ -202,8 +260,8 @@ class StreamOrder:
     ) -> None:
         """An operator of torch was made on the current stream.
 
-        As long as there is no other one, nothing can come out of order with what it has accessed;
-        it counts in memory that held nothing at first.
+        As long as nothing can come out of order with what it has accessed, it counts in memory that
+        held nothing at first.
         """
         name = f"torch's {name}{caller or calling_line()}"
         with self._on_host([*reads, *writes]), self.operation("transfer", name):
@@ -212,8 +270,9 @@ class StreamOrder:
             for writing, tensors in enumerate((reads, writes)):
                 for each in tensors:
                     memory = memory_behind(each)
-                    alone = len(self._lines) == 1 and not self.pinned
-                    if not memory[1] or (alone and memory[0] not in self._fresh):
+                    if writing:
+                        self.uses([each])
+                    if not memory[1] or (self._in_order and memory[0] not in self._fresh):
                         continue
                     if _dense(each):
                         part = each.data_ptr(), each.numel() * each.itemsize
@@ -225,12 +284,12 @@ class StreamOrder:
     def _on_host(self, tensors: list[torch.Tensor]) -> Iterator[None]:
         """What is asked for meanwhile is done by the host if all of the tensors are there.
 
-        As long as no memory is pinned, it may count as the current stream's.
+        As long as nothing can come out of order, it may count as the current stream's.
         """
-        if not self.pinned or {self.place_of(each) for each in tensors} != {False}:
+        if self._in_order or {self.place_of(each) for each in tensors} != {False}:
             yield
             return
-        self._host = self._host or self.opened()
+        self._host = self._host or self._added("the host")
         outer, self.current = self.current, self._host
         try:
             yield
@@ -249,6 +308,16 @@ class StreamOrder:
     def report(self) -> dict[str, Any]:
         """What was found where no launch was, as :meth:`Runtime.report` has it."""
         return {"findings": []} if self._running is None else self._running.program_report()
+
+    def dropped(self, address: int, size: int) -> None:
+        """The last tensor of some memory is no more."""
+        line = self._made_on.pop(address, None)
+        self._taken_over.pop(address, None)
+        if self._running is not None and line is not None and len(self._lines) > 1:
+            number = self._running.dropped(address, line.number)
+            if number:
+                self._dropped.append(DroppedBlock(line, -(-size // 512) * 512, number))
+        self.freed(address, size)
 
     def freed(self, address: int, size: int) -> None:
         """Memory of a tensor is there no longer, or nothing is known of it."""

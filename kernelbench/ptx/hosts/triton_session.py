@@ -125,6 +125,7 @@ class TritonSession(TritonLaunches):
         programmatic = bool(getattr(metadata, "launch_pdl", False))
         waits = not programmatic or module.waits_for_ahead(kernel)
         with self._live.order.operation("launch", kernel, programmatic=programmatic):
+            self._live.order.uses(given.tensors.values())
             report = self._launches.make(
                 module, kernel, grid, None, [*given.values, *scratch],
                 form=(id(module), grid, given.form()), words=words,

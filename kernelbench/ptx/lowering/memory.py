@@ -46,7 +46,10 @@ def _loaded(
     where = writer.accessed(operands[1], space, count * SIZES[kind])
     items = _elements(operands[0], vector)
     if not vector:
-        return writer.assign(items[0], bits[4:], f"{seen}(px::{access}<{bits}>({where}))")
+        value = f"px::{access}<{bits}>({where})"
+        if access == "load" and (used := writer.selected_if(items[0])):
+            value = f"({used} ? {value} : {bits}(0))"
+        return writer.assign(items[0], bits[4:], f"{seen}({value})")
     name = writer.temporary()
     out = [f"const px::Byte* const {name} = {where};"]
     if access == "load":

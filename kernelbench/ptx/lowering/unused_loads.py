@@ -110,6 +110,11 @@ class _Thread:
     def _result(self, statement: Statement) -> int | None:
         if statement.opcode in ("mov.u32", "mov.b32", "mov.pred"):
             return self._value(statement.operands[1])
+        if statement.opcode == "bfe.u32":
+            value, first, bits = map(self._value, statement.operands[1:])
+            if value is None or first is None or bits is None:
+                return None
+            return value >> first & (1 << bits) - 1
         match = _OPERATION.fullmatch(statement.opcode)
         if match is None or len(statement.operands) != 3:
             return None

@@ -58,6 +58,14 @@ class Writer:
         self._loading: dict[str, frozenset[str]] = {}
         #: Registers that statements so far have copied from those arrays.
         self._copies: set[Operand] = set()
+        #: The last `selp` that chooses between a register and something else.
+        self._selected = {
+            each: statement
+            for statement in function.statements
+            if statement.opcode.startswith("selp.") and len(statement.operands) == 4
+            for each in statement.operands[1:3]
+            if isinstance(each, str)
+        }
         self._temporaries = 0
         self._mentions = Counter(
             name
@@ -74,6 +82,29 @@ class Writer:
     def is_read(self, name: Operand) -> bool:
         """Whether more than the one statement names a register."""
         return isinstance(name, str) and self._mentions[name] > 1
+
+    def selected_if(self, loaded: Operand) -> str:
+        """When a ``selp`` takes what the statement loads, if nothing else does; else nothing.
+
+        nvcc makes ``rank ? halo[0] : 0`` a load of what may be unwritten, and a ``selp`` that
+        leaves it: the program does not read it then.
+        """
+        if not isinstance(loaded, str) or self._mentions[loaded] != 2:
+            return ""
+        select = self._selected.get(loaded)
+        if select is None:
+            return ""
+        _, yes, no, taken = select.operands
+        statements = iter(self.function.statements)
+        while next(statements) is not self.statement:
+            pass
+        for each in statements:
+            if each is select and yes != no:
+                return f"{'' if loaded == yes else '!'}{self.predicate(taken)}"
+            written = operand_names(each.operands[0]) if each.operands else set()
+            if each is select or each.label or written & operand_names(taken):
+                return ""
+        return ""
 
     def array(self, registers: Operand) -> tuple[str, int]:
         """The array of a list of registers that is filled later, and its length."""

@@ -1,4 +1,4 @@
-// A product by a collective of CUTLASS's for Hopper, as its builder makes it, compared.
+// A product by a collective of CUTLASS's, as its builder makes it, compared.
 #pragma once
 
 #include "cutlass/cutlass.h"
@@ -15,16 +15,15 @@ using Row = cutlass::layout::RowMajor;
 using Column = cutlass::layout::ColumnMajor;
 
 template <typename T, typename Tile, typename Cluster, typename Schedule, typename Epilogue,
-          typename Scheduler = void>
+          typename Scheduler = void, typename Arch = cutlass::arch::Sm90>
 bool right(int m, int n, int k) {
   constexpr int kAlign = 16 / sizeof(T);
   using ToC = typename cutlass::epilogue::collective::CollectiveBuilder<
-      cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Tile, Cluster,
+      Arch, cutlass::arch::OpClassTensorOp, Tile, Cluster,
       cutlass::epilogue::collective::EpilogueTileAuto, float, float, float, Row, 4, float, Row, 4,
       Epilogue>::CollectiveOp;
   using Main = typename cutlass::gemm::collective::CollectiveBuilder<
-      cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, T, Row, kAlign, T, Column, kAlign, float,
-      Tile, Cluster,
+      Arch, cutlass::arch::OpClassTensorOp, T, Row, kAlign, T, Column, kAlign, float, Tile, Cluster,
       cutlass::gemm::collective::StageCountAutoCarveout<int(sizeof(typename ToC::SharedStorage))>,
       Schedule>::CollectiveOp;
   using Kernel =

@@ -38,6 +38,15 @@ int main() {
   }
   CHECK(cudaStreamSynchronize(second));
 
+  // Again, from 0: what was written before says nothing of it.
+  CHECK(cudaMemset(words, 0, 2 * sizeof *words));
+  CHECK(cudaDeviceSynchronize());
+  fill<<<1, kCount, 0, first>>>(values, 0);
+  ok = ok && !cuStreamWriteValue32(first, filled, 1, CU_STREAM_WRITE_VALUE_DEFAULT);
+  ok = ok && !cuStreamWaitValue32(second, filled, 1, CU_STREAM_WAIT_VALUE_GEQ);
+  add<<<1, kCount, 0, second>>>(sums, values);
+  CHECK(cudaStreamSynchronize(second));
+
   cudaEvent_t begun, ended;
   CHECK(cudaEventCreateWithFlags(&begun, cudaEventDisableTiming));
   CHECK(cudaEventCreateWithFlags(&ended, cudaEventDisableTiming));

@@ -51,12 +51,12 @@ def check(name: str, package: dict[str, Any], where: Path) -> tuple[dict[str, An
     """The report of a check, and its seconds."""
     flags = filled(package["flags"], where.parent, where).split()
     library = filled(package.get("library", ""), where.parent, where)
+    arch = "100" if name.endswith("_sm100") else str(package.get("arch", 90))
     command = [
         sys.executable, "-m", "kernelbench", "check", f"{name}.cu", *ASKED, "--json", "-",
-        "--arch", str(package.get("arch", 90)), "--nvcc", " ".join(["-I.", *flags]),
+        "--arch", arch, "--nvcc", " ".join(["-I.", *flags]),
     ]  # fmt: skip
-    found = {"PYTHONPATH": str(ROOT), "LD_LIBRARY_PATH": library}
-    begin = time.perf_counter()
+    begin, found = time.perf_counter(), {"PYTHONPATH": str(ROOT), "LD_LIBRARY_PATH": library}
     ended = subprocess.run(
         command, cwd=PROGRAMS, env={**os.environ, **found}, stdout=subprocess.PIPE,
         text=True, check=False,

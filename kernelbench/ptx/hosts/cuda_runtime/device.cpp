@@ -263,6 +263,7 @@ cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit) {
 uint64_t kb_cudart_heap(uint64_t* bytes) {
   void* address = nullptr;
   allocate(&address, kHeapBytes, cudaMemoryTypeDevice, true, kAllGpus);
+  heap_of_kernels = range_of(address);
   *bytes = kHeapBytes;
   return reinterpret_cast<uint64_t>(address);
 }

@@ -52,8 +52,10 @@ CUresult write_word(CUstream stream, CUdeviceptr address, Value value, unsigned 
   what.word = word;
   const bool fences = (flags & CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) == 0;
   const auto work = [=] {
+    const Word here{word, sizeof value};
+    const uint64_t before = here.now();
     const cudaError_t status = copy(word, &value, sizeof value);
-    word_written({word, sizeof value}, fences);
+    word_written(here, before, fences);
     return status;
   };
   return result(submit(stream, work, std::move(what)));
@@ -73,10 +75,12 @@ CUresult wait_for_value(CUstream stream, CUdeviceptr address, Value value, unsig
         return static_cast<Value>(~(found | value)) != 0;
     }
   };
-  const auto work = [=, pc = call_site()] {
-    return wait_for_word({reinterpret_cast<const void*>(address), sizeof value}, is_right, pc);
-  };
-  return result(submit(stream, work, {Kind::kTransfer}));
+  const Word word{reinterpret_cast<const void*>(address), sizeof value};
+  const auto work = [=, pc = call_site()] { return wait_for_word(word, is_right, pc); };
+  What what;
+  what.kind = Kind::kTransfer;
+  what.ready = [=] { return is_right(word.now()); };
+  return result(submit(stream, work, std::move(what)));
 }
 
 CUresult found_kernel(void** kernel, void* module, const char* name) {

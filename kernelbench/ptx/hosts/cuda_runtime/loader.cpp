@@ -171,6 +171,7 @@ void at_terminate() {
 
 void leave_main() {
   leave_with(1);
+  leave_from_other(1);
 }
 
 }  // namespace kb::cuda

@@ -186,6 +186,8 @@ bool is_reached(const void* address, size_t bytes) {
          static_cast<const char*>(address) + bytes <= range.begin + range.bytes;
 }
 
+Range heap_of_kernels;
+
 std::vector<Range> host_ranges() {
   std::vector<Range> all;
   const std::lock_guard lock(allocating);
@@ -308,19 +310,30 @@ bool pageable(const void* address) {
   return range_of(address).begin == nullptr;
 }
 
+// CUDA programming guide, "Dynamic Global Memory Allocation and Operations": such memory cannot be
+// used in calls of the runtime.
+bool in_heap(const void* address) {
+  const auto* const at = static_cast<const char*>(address);
+  return at >= heap_of_kernels.begin && at < heap_of_kernels.begin + heap_of_kernels.bytes;
+}
+
 // CUDA runtime API, cudaMemcpy: pointers that do not match the direction. Pinned and managed memory
 // is the host's and the GPU's.
 bool mismatched(const void* to, const void* from, cudaMemcpyKind kind) {
   const auto fits = [](const void* address, bool on_gpu) {
     return on_gpu ? !pageable(address) : range_of(address).type != cudaMemoryTypeDevice;
   };
+  if (in_heap(to) || in_heap(from)) return true;
   const bool from_gpu = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
   const bool to_gpu = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
   return kind != cudaMemcpyDefault && !(fits(to, to_gpu) && fits(from, from_gpu));
 }
 
-cudaError_t not_matching() {
-  return remembered(cudaErrorInvalidValue, "memory of the other side than its direction says");
+cudaError_t not_matching(const void* to, const void* from) {
+  const bool heap = in_heap(to) || in_heap(from);
+  return remembered(cudaErrorInvalidValue,
+                    heap ? "memory that a kernel has from malloc"
+                         : "memory of the other side than its direction says");
 }
 
 cudaError_t copy_on(cudaStream_t stream, void* to, const void* from, size_t bytes) {
@@ -725,7 +738,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
   let_others_go_on();
   KB_CALL;
   bytes = scaled(bytes);
-  if (bytes != 0 && mismatched(to, from, kind)) return not_matching();
+  if (bytes != 0 && mismatched(to, from, kind)) return not_matching(to, from);
   const Gpus gpus = gpus_of(to) | gpus_of(from);
   const Work work = [=] { return copy(to, from, bytes); };
   if (range_of(to).type == cudaMemoryTypeDevice && range_of(from).type == cudaMemoryTypeDevice) {
@@ -737,7 +750,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
                             cudaStream_t stream) {
   KB_CALL;
   bytes = scaled(bytes);
-  if (bytes != 0 && mismatched(to, from, kind)) return not_matching();
+  if (bytes != 0 && mismatched(to, from, kind)) return not_matching(to, from);
   return copy_on(stream, to, from, bytes);
 }
 // CUDA runtime API, cudaMemcpyPeer: asynchronous with respect to the host.
@@ -766,7 +779,7 @@ cudaError_t cudaMemcpy3DPeer(const cudaMemcpy3DPeerParms* of) {
 cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch,
                          size_t width, size_t height, cudaMemcpyKind kind) {
   KB_CALL;
-  if (mismatched(to, from, kind)) return not_matching();
+  if (mismatched(to, from, kind)) return not_matching(to, from);
   return done_at_once([=] { return copy_rows(to, to_pitch, from, from_pitch, width, height); },
                       gpus_of(to) | gpus_of(from));
 }
@@ -774,7 +787,7 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
                               size_t width, size_t height, cudaMemcpyKind kind,
                               cudaStream_t stream) {
   KB_CALL;
-  if (mismatched(to, from, kind)) return not_matching();
+  if (mismatched(to, from, kind)) return not_matching(to, from);
   return copy_rows_on(stream, to, to_pitch, from, from_pitch, width, height);
 }
 cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* of) {

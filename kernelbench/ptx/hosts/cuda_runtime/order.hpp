@@ -83,6 +83,7 @@ void gpu_goes_on(const std::function<void()>& work, bool blocks);
 bool kernel_waits_for_host();
 // Beside the one that calls main.
 bool host_has_threads();
+bool is_gpu_thread();
 // From now on functions of the host are called once the host has made no call for long.
 void watch_for_silence();
 // The host has several threads: those that do not wait here go on ahead of the call that begins, as

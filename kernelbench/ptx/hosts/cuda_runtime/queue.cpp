@@ -75,12 +75,16 @@ cudaError_t nothing() {
   return cudaSuccess;
 }
 
+// Of a launch of the program that nobody has waited for when it failed.
+cudaError_t failed_unseen = cudaSuccess;
+
 cudaError_t perform(Task task, const Work& work) {
   running.push_back(task);
   order_begins(task);
   const cudaError_t ended = work();
   order_ends();
   running.pop_back();
+  if (ended != cudaSuccess && is_gpu_thread()) failed_unseen = ended;
   return ended;
 }
 
@@ -337,6 +341,11 @@ cudaError_t finish(Task task, bool known) {
     release_retired();
   }
   watch_pending();
+  if (failed_unseen != cudaSuccess) {
+    // As on a GPU, whose calls all say so from then on. A host that polls would do so for ever.
+    if (status == cudaSuccess) status = failed_unseen;
+    if (orders()) watch_all();
+  }
   return remembered(status);
 }
 
@@ -392,14 +401,15 @@ bool does_something(Task task) {
   return pending.at(task).what.kind != Kind::kNothing;
 }
 
-// What is pending and not behind what is done now.
+// What is pending and not behind what is done now, nor behind a wait for a word that goes on.
 std::vector<Task> beside_running() {
   std::set<Task> behind(running.begin(), running.end());
   std::vector<Task> beside;
   for (const auto& [task, piece] : pending) {
     const bool after = std::any_of(piece.after.begin(), piece.after.end(),
                                    [&behind](Task each) { return behind.count(each) != 0; });
-    if (after) {
+    const bool waits = !piece.done && piece.what.ready && !piece.what.ready();
+    if (after || waits) {
       behind.insert(task);
     } else if (!piece.done) {
       beside.push_back(task);
@@ -492,8 +502,10 @@ uint64_t Word::now() const {
   return value;
 }
 
-void word_written(const Word& word, bool hands_on) {
-  written[word.at].emplace_back(word.now(), hands_on ? running.back() : 0);
+void word_written(const Word& word, uint64_t before, bool hands_on) {
+  auto& values = written[word.at];
+  if (!values.empty() && values.back().first != before) values.clear();  // set by something else
+  values.emplace_back(word.now(), hands_on ? running.back() : 0);
 }
 
 // CUDA driver API, "Stream Memory Operations". What writes the word comes first, and as late as it

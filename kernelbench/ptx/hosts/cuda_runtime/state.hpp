@@ -191,9 +191,10 @@ struct What {
   cudaEvent_t waits = nullptr;
   // Those whose memory it is of: in a default stream it is in order with theirs.
   Gpus gpus = 0;
-  void* memory = nullptr;      // that it allocates or frees
-  const void* word = nullptr;  // that it writes for a stream to wait for
-  bool passes = false;         // a launch behind it may begin early behind the launch before it
+  void* memory = nullptr;       // that it allocates or frees
+  const void* word = nullptr;   // that it writes for a stream to wait for
+  std::function<bool()> ready;  // of a wait for a word: whether its value is right now
+  bool passes = false;          // a launch behind it may begin early behind the launch before it
 };
 inline What of_memory(Kind kind, void* memory) {
   What what;
@@ -275,7 +276,7 @@ struct Word {
   uint64_t now() const;
 };
 // What is done now has written it; `hands_on`: with what comes before that.
-void word_written(const Word& word, bool hands_on);
+void word_written(const Word& word, uint64_t before, bool hands_on);
 // What is done now waits until its value is right; what is pending and writes it is done meanwhile.
 cudaError_t wait_for_word(const Word& word, const std::function<bool(uint64_t)>& is_right,
                           const void* pc);
@@ -364,6 +365,8 @@ Range range_of(const void* address);
 bool is_reached(const void* address, size_t bytes);
 // What the host and the GPU reach.
 std::vector<Range> host_ranges();
+// That kernels take from by malloc; empty if none does.
+extern Range heap_of_kernels;
 cudaError_t copy(void* to, const void* from, size_t bytes);
 cudaError_t fill(void* to, int value, size_t bytes);
 cudaError_t copy_box(const cudaMemcpy3DParms& of);

@@ -291,6 +291,8 @@ cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNo
 // to be joined.
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   KB_CALL;
+  cudaGraph_t unnamed;  // as the program knows it, of a capture into a graph that is there
+  if (graph == nullptr) graph = &unnamed;
   CUstream_st* const made = own(stream);
   if (made == nullptr || made->capture == nullptr) return remembered(cudaErrorIllegalState);
   *graph = made->capture;

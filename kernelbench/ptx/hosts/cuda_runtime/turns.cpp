@@ -8,13 +8,17 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
+#include <functional>
 #include <mutex>
 #include <set>
+#include <string_view>
 #include <thread>
+#include <utility>
 
 #include "order.hpp"
 
@@ -25,6 +29,7 @@ namespace {
 std::mutex passing;
 std::condition_variable passed;
 bool gpu_has_turn = false;
+uint64_t turns = 0;         // how often it has been handed over
 bool kernel_waits = false;  // for the host
 bool host_blocked = false;
 thread_local bool is_gpu = false;
@@ -36,11 +41,20 @@ constexpr size_t kMostIdleTurns = 3;
 // With threads of its own they take so long at least: another one may be about to do something.
 double idle_since_ms = 0;
 constexpr double kIdleMs = 2000;
+size_t contents = 0;
+constexpr size_t kMostCompared = size_t{1} << 22;
 
-void hand_over(std::unique_lock<std::mutex>& lock, bool to_gpu) {
+void pass_turn(bool to_gpu) {
+  turns += gpu_has_turn != to_gpu ? 1 : 0;
   gpu_has_turn = to_gpu;
   passed.notify_all();
-  passed.wait(lock, [to_gpu] { return gpu_has_turn != to_gpu; });
+}
+
+// A thread that sleeps meanwhile may miss a turn that another one has passed on.
+void hand_over(std::unique_lock<std::mutex>& lock, bool to_gpu) {
+  pass_turn(to_gpu);
+  const uint64_t mine = turns;
+  passed.wait(lock, [mine] { return turns > mine; });
 }
 
 // Threads of the process that are none of the host's, but for the one that calls main.
@@ -65,10 +79,25 @@ void begin_gpu_thread() {
   threads_known.insert(static_cast<int>(syscall(SYS_gettid)));
 }
 
-// Whether turns of the host lead to nothing.
+// What the host and the GPU both access, as one number.
+size_t shared_contents() {
+  size_t all = 0;
+  for (const Range& each : host_ranges()) {
+    const std::string_view bytes(each.begin, std::min(each.bytes, kMostCompared));
+    all = all * 31 + std::hash<std::string_view>()(bytes);
+  }
+  return all;
+}
+
+// Whether turns of the host lead to nothing; it also writes where it does not trap.
 bool is_idle() {
   if (idle_turns <= kMostIdleTurns) return false;
-  return !host_has_threads() || now_ms() - idle_since_ms > kIdleMs;
+  if (host_has_threads() && now_ms() - idle_since_ms < kIdleMs) return false;
+  const size_t before = std::exchange(contents, shared_contents());
+  if (before == contents) return true;
+  idle_turns = 0;
+  idle_since_ms = now_ms();
+  return false;
 }
 
 // The emulator asks, in a launch that cannot go on; 0 if the host cannot help.
@@ -137,6 +166,10 @@ bool host_has_threads() {
   return found;
 }
 
+bool is_gpu_thread() {
+  return is_gpu;
+}
+
 bool kernel_waits_for_host() {
   return kernel_waits;
 }
@@ -157,8 +190,7 @@ void gpu_goes_on(const std::function<void()>& work, bool blocks) {
       begin_gpu_thread();
       work();
       const std::lock_guard ends(passing);
-      gpu_has_turn = false;
-      passed.notify_all();
+      pass_turn(false);
     }).detach();
   }
   hand_over(lock, true);

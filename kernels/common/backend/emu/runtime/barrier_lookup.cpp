@@ -21,6 +21,7 @@ bool visible(const Barrier& barrier, const Thread& thread) {
 // mbarrier.inval has not ended; 8 bytes, aligned to 8.
 // PTX leaves operations on memory without an initialized mbarrier undefined. A thread has to know
 // of the initialization.
+// Formal in translated PTX: a thread that knows of it by a wait without a scope (9.7.13.15).
 // Stricter: visibility of the initialization is asked of every operation; on hardware a race that
 // went well would go unnoticed.
 // Stricter: steps of the ptx layer need fence.mbarrier_init by the initializing thread towards
@@ -28,6 +29,7 @@ bool visible(const Barrier& barrier, const Thread& thread) {
 // text, and in translated PTX.
 Barrier& Cta::barrier(uint32_t offset, Pc pc, bool remote) {
   const char* problem = nullptr;
+  bool formal = false;
   Barrier* found = nullptr;
   if (offset % 8 != 0 || offset + 8 > shared_bytes) {
     fail({.kind = Class::kAlignment,
@@ -42,6 +44,9 @@ Barrier& Cta::barrier(uint32_t offset, Pc pc, bool remote) {
   } else if (checking()) {
     if (!visible(*found, self())) {
       problem = "the mbarrier's initialization is not visible to this thread: no barrier between";
+      const Clock& passed_by = self().passed_by;
+      formal =
+          runs_ptx() && !passed_by.at.empty() && passed_by.covers(found->owner, found->owner_epoch);
     } else if (remote && found->fenced_from == 0 && !runs_ptx()) {
       problem =
           "an mbarrier is reached from another CTA without fence.mbarrier_init after its "
@@ -49,7 +54,11 @@ Barrier& Cta::barrier(uint32_t offset, Pc pc, bool remote) {
     }
   }
   if (problem == nullptr) return *found;
-  Finding finding{.kind = Class::kBarrierState, .pc = pc, .shared_offset = offset, .text = problem};
+  Finding finding{.kind = Class::kBarrierState,
+                  .pc = pc,
+                  .shared_offset = offset,
+                  .formal = formal,
+                  .text = problem};
   if (found == nullptr || !found->live) fail(std::move(finding));
   finding.other_pc = found->init_pc;
   report(std::move(finding));

@@ -109,10 +109,12 @@ void barrier_cluster_wait() {
   Thread& thread = self();
   Cluster& cluster = *thread.cta->cluster;
   ClusterBarrier& barrier = cluster.barrier;
-  if (thread.cluster_arrivals == 0) {
+  // It waits for all threads that have not exited, itself among them.
+  if (thread.cluster_arrivals == thread.cluster_waits) {
     fail({.kind = Class::kOrder,
           .pc = pc,
-          .text = "barrier.cluster.wait without barrier.cluster.arrive"});
+          .text = std::string("barrier.cluster.wait without barrier.cluster.arrive") +
+                  (thread.cluster_waits > 0 ? " since the last wait" : "")});
   }
   const uint64_t target = thread.cluster_arrivals;
   wait_until(Wait::Kind::kCluster, pc, 0, target, [&cluster, &barrier, target] {

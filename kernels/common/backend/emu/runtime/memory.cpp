@@ -58,8 +58,12 @@ uint32_t shared_address(const SharedPlace& place) {
 }
 
 // PTX: cvta.to.shared (9.7.9): the address as descriptors and barriers take it.
+// Of a pointer outside the window the result is undefined, not the conversion: CUTLASS converts
+// null for a matrix that it does not read. In translated PTX it is an address in no CTA.
+// Stricter: in steps of the ptx layer it is a finding at once.
 uint32_t smem_address(const void* pointer) {
   const Pc pc = KB_EMU_PC;
+  if (runs_ptx() && !points_to_shared(pointer, false)) return 0xff000000u;
   return shared_address(shared_place(pointer, pc, "cvta.to.shared"));
 }
 

@@ -44,6 +44,9 @@ std::vector<const StreamOperation*> by_serial;
 uint64_t first_serial = 1;
 // By where the allocation begins.
 std::map<const std::byte*, std::shared_ptr<Words>> shadows;
+// Of allocations that are there no longer, whose memory an allocator may give to others.
+std::map<uint64_t, std::shared_ptr<Words>> dropped;
+uint64_t drops = 0;
 // Of the GPU, where the program has asked for memory that holds nothing.
 std::set<const std::byte*> fresh;
 // By where it began: allocations that the program has freed.
@@ -346,6 +349,7 @@ void forget_order() {
   host = {};
   host_polls = several_poll = false;
   current = nullptr;
+  dropped.clear();
 }
 
 // Of the current operation; nothing of an allocation that is known to hold all that it reads.
@@ -570,6 +574,36 @@ KB_EMU_EXPORT void kb_emu_freed(const void* allocation, uint64_t bytes, const ch
   forget_met_words(found->first, found->first + 4 * found->second->count);
   forget_released(found->first, found->first + 4 * found->second->count);
   shadows.erase(found);
+}
+
+// Before it is freed: whether operations of other lines than this one may be accessing it still, as
+// a number for kb_emu_reused; 0 if none is.
+KB_EMU_EXPORT uint64_t kb_emu_dropped(const void* allocation, uint32_t line) {
+  const auto found = shadows.find(static_cast<const std::byte*>(allocation));
+  if (!is_program || found == shadows.end()) return 0;
+  Words& words = *found->second;
+  const auto pending = [line](const Access& access) {
+    const StreamOperation* const by = access.serial != 0 ? operation_of(access.serial) : nullptr;
+    return by != nullptr && by->line != line && !host.covers(*by);
+  };
+  for (size_t word = 0; word < words.count; ++word) {
+    const Access* const others = words.others(word);
+    if (pending(words.writer(word)) ||
+        (others != nullptr && (pending(others[0]) || pending(others[1])))) {
+      dropped[++drops] = found->second;
+      return drops;
+    }
+  }
+  return 0;
+}
+
+// The current operation is the first that uses memory of what was dropped.
+KB_EMU_EXPORT void kb_emu_reused(uint64_t number, const char* name) {
+  const auto found = dropped.find(number);
+  if (current == nullptr || found == dropped.end()) return;
+  const std::shared_ptr<Words> words = found->second;
+  dropped.erase(found);
+  Touching(*words, *current, true, name, current->pc, false).range(0, 4 * words->count);
 }
 
 // Kernels that run from now on cannot access that; null: nothing is out of reach.

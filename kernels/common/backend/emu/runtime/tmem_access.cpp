@@ -193,6 +193,8 @@ void start_load(TmemTraffic& traffic, const Collective& all, Form form, uint32_t
     // undone.
     std::fill_n(load->out[lane], count, kPoison);
   }
+  // Without a wait an earlier load into these registers is still there; it is over, in order.
+  std::erase_if(traffic.loads, [&](const auto& each) { return each->out[0] == load->out[0]; });
   traffic.loads.push_back(load);
   submit_in_order(Pipe::kTmemLoad, pc, [load = std::move(load), form, target] {
     for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
