@@ -540,6 +540,14 @@ def test_boxes_of_every_type(checked: Callable[..., Outcome]) -> None:
     assert outcome.code == 0, outcome.out
 
 
+def test_a_tensor_map_whose_second_word_the_host_changes(checked: Callable[..., Outcome]) -> None:
+    """CUTLASS 4.5 clears bit 21 there if the matrix is small."""
+    encoded = "kTileColumns) || !encode(&to, out, kTileColumns)) return 1;"
+    change = "reinterpret_cast<unsigned long long*>(&from)[1] ^= 1ull << 21;"
+    outcome = checked("tensor_map.cu", (encoded, encoded + change), schedules=4, arch=90)
+    assert outcome.code == 0, outcome.out
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "old", "new", "found"),

@@ -13,9 +13,11 @@ namespace kb::emu {
 
 // PTX: 5.5.8: the tensor map is an opaque object of 128 bytes; tensormap.replace and the copies
 // alone read it.
-// What the emulator keeps in the 128 opaque bytes.
+// What the emulator keeps in the 128 opaque bytes. CUTLASS 4.5 clears bit 21 of the second word of
+// a small matrix's map on the host, so that nothing is kept there.
 struct MapImage {
   uint64_t magic;
+  uint64_t changed_by_hosts;
   uint64_t address;
   uint64_t dims[5];     // elements
   uint64_t strides[4];  // bytes, of dimensions 1 …
@@ -26,7 +28,7 @@ struct MapImage {
   uint8_t interleave;
   uint8_t swizzle;
   uint8_t fill;
-  uint64_t unused[2];
+  uint64_t unused;
 };
 static_assert(sizeof(MapImage) == sizeof(TensorMap));
 inline constexpr uint64_t kMapMagic = 0x70616d2d726f736e;
