@@ -310,10 +310,11 @@ class _Map(ctypes.Structure):
     """``MapImage`` of the runtime."""
 
     _fields_ = (
-        ("magic", ctypes.c_uint64), ("address", ctypes.c_uint64), ("dims", ctypes.c_uint64 * 5),
+        ("magic", ctypes.c_uint64), ("changed_by_hosts", ctypes.c_uint64),
+        ("address", ctypes.c_uint64), ("dims", ctypes.c_uint64 * 5),
         ("strides", ctypes.c_uint64 * 4), ("box", ctypes.c_uint16 * 5),
         ("element_strides", ctypes.c_uint8 * 5), ("rank", ctypes.c_uint8),
-        ("rest", ctypes.c_uint8 * 20),
+        ("rest", ctypes.c_uint8 * 12),
     )  # fmt: skip
 
 
@@ -325,7 +326,7 @@ def aligned(size: int) -> np.ndarray:
 
 def map_of(tensor: np.ndarray) -> np.ndarray:
     """A map of one dimension of 16 bytes."""
-    one = _Map(0x70616D2D726F736E, tensor.ctypes.data, rank=1)
+    one = _Map(0x70616D2D726F736E, address=tensor.ctypes.data, rank=1)
     one.dims[0], one.box[0], one.element_strides[0] = 16, 16, 1
     found = aligned(128)
     found[:] = np.frombuffer(bytes(one), np.uint8)

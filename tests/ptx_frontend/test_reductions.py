@@ -185,9 +185,9 @@ def test_the_last_sixteen_bytes_are_combined_as_a_whole(module):
     """A box of four words of f32 on a tensor that has three: the fourth becomes a NaN (H200)."""
     out, given = np.array([1, 2, 3, 4], np.float32), np.array([10, 20, 30], np.float32)
     maps = map_of(out)
-    fields = maps[16:24].view(np.uint64), maps[88:90].view(np.uint16)
+    fields = maps[24:32].view(np.uint64), maps[96:98].view(np.uint16)
     fields[0][0], fields[1][0] = 3, 4
-    maps[104] = 7  # the element: FLOAT32
+    maps[112] = 7  # the element: FLOAT32
     report = module.launch("box", 1, args=[given, maps, out], check=2)
     assert report.clean, list(report.lines())
     assert out[:3].tolist() == [11, 22, 33] and np.isnan(out[3])

@@ -9,7 +9,7 @@ from typing import Any
 from kernelbench.ptx.errors import PtxError
 
 #: ``kb::emu::MapImage`` (kernels/common/backend/emu/runtime/tma_box.hpp) up to its padding.
-_MAP = struct.Struct("<QQ5Q4Q5H5B5B")
+_MAP = struct.Struct("<Q8xQ5Q4Q5H5B5B")
 _MAP_MAGIC = 0x70616D2D726F736E
 _MAP_BYTES, _MOST_DIMENSIONS = 128, 5
 # Triton numbers bfloat16 and what follows f32 otherwise than the driver does.
