@@ -60,7 +60,7 @@ META = {
 def test_a_tensor_map_has_dimensions_innermost_first():
     image = tensor_map(4096, descriptor(torch.zeros(5, 128), "nan"), META)
     assert len(image) == 128
-    _, address, *rest = struct.unpack_from("<QQ5Q4Q5H5B5B", image)
+    _, address, *rest = struct.unpack_from("<Q8xQ5Q4Q5H5B5B", image)
     assert address == 4096
     assert rest[:5] == [128, 5, 0, 0, 0]
     assert rest[5:9] == [256, 0, 0, 0], "strides in bytes, without the innermost"
