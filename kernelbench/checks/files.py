@@ -45,7 +45,6 @@ from kernelbench.ptx.demangle import source_name
 from kernelbench.ptx.hosts.built_program import is_executable
 from kernelbench.ptx.hosts.cuda_build import SOURCES, ProgramSources
 from kernelbench.ptx.hosts.cuda_program import NEEDS_MAIN, CudaProgram
-from kernelbench.ptx.hosts.repeated_runs import SMS_TIMES
 from kernelbench.ptx.hosts.script_session import script_emulation
 from kernelbench.ptx.launch_file import read_launches, run_launches
 from kernelbench.ptx.report import Launched, PtxFinding
@@ -174,8 +173,7 @@ def _program(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnsw
             tuple(launches), "wrong",
             "main fails once memory that nothing has written holds other values",
         )  # fmt: skip
-    more_sms = SMS_TIMES * asked.sms if program.fails_on_more_sms else 0
-    return FileAnswer(tuple(launches), more_sms=more_sms)
+    return FileAnswer(tuple(launches), more_sms=program.fails_on_sms)
 
 
 def _script(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswer:

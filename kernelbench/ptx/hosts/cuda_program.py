@@ -74,8 +74,8 @@ class CudaProgram:
         asks_sms: After it, whether it has asked how many SMs a GPU has.
         needs_new_memory: After a run without an error, whether main fails once memory that nothing
             has written holds other values.
-        fails_on_more_sms: After such a run of a program that has asked for SMs, whether it fails
-            on a GPU that has more of them.
+        fails_on_sms: After such a run of a program that has asked for SMs, on how many more of
+            them it fails; 0 if it does not.
         fails_with: After a run without an error, the seed of one whose main fails; None if main
             returns 0 in other schedules, too.
         fails_beside: Where it fails only as nothing orders a kernel with other work, that kernel.
@@ -96,7 +96,7 @@ class CudaProgram:
         self.unnoticed = self.failed_call = self.not_waited_for = self.fails_beside = ""
         self.wrong_size = ""
         self.lacks_gpus = self.asks_sms = self.needs_new_memory = False
-        self.fails_on_more_sms = False
+        self.fails_on_sms = 0
         self._program = program
         self._loaded: LoadedProgram | None = None
         self._file = program.file
@@ -154,8 +154,8 @@ class CudaProgram:
             self.needs_new_memory = needs_new_memory(runs, kept, began_s)
         failed = status != 0 or self.fails_with is not None or self.needs_new_memory
         few = self.asks_sms and self.sms <= FEW_SMS and bool(self.launches)
-        if few and not failed and not found:
-            self.fails_on_more_sms = fails_on_more_sms(runs, self._seed, began_s)
+        if few and not failed and not found and fails_on_more_sms(runs, self._seed, began_s):
+            self.fails_on_sms = self.sms * SMS_TIMES
         stale = stale_memory(runs, kept, began_s, made.memory_with_leftovers)
         made.explain(failed and not found and not self.failed_call, stale)
         made.name_allocations(host.allocated_at)

@@ -56,10 +56,10 @@ def check(name: str, package: dict[str, Any], where: Path) -> tuple[dict[str, An
         sys.executable, "-m", "kernelbench", "check", f"{name}.cu", *ASKED, "--json", "-",
         "--arch", arch, "--nvcc", " ".join(["-I.", *flags]),
     ]  # fmt: skip
-    begin, found = time.perf_counter(), {"PYTHONPATH": str(ROOT), "LD_LIBRARY_PATH": library}
+    begin = time.perf_counter()
     ended = subprocess.run(
-        command, cwd=PROGRAMS, env={**os.environ, **found}, stdout=subprocess.PIPE,
-        text=True, check=False,
+        command, cwd=PROGRAMS, stdout=subprocess.PIPE, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "LD_LIBRARY_PATH": library},
     )  # fmt: skip
     return json.loads(ended.stdout or "{}"), time.perf_counter() - begin
 
