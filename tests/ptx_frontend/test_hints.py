@@ -79,3 +79,39 @@ def test_maps_are_requested_ahead():
     maps = map_of(given)
     module.launch("of_maps", 1, 1, [maps, given], check=2).require_clean()
     module.launch("of_parameters", 1, 1, [maps.tobytes()], check=2).require_clean()
+
+LANES = """
+.version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry lanes(.param .u64 p_out) {
+  .reg .pred %p; .reg .b32 %t, %m, %o; .reg .b64 %out, %a;
+  ld.param.u64 %out, [p_out]; mov.u32 %t, %tid.x;
+  activemask.b32 %m;
+  mul.wide.u32 %a, %t, 8; add.u64 %a, %out, %a; st.global.b32 [%a], %m;
+  mov.b32 %m, 0;
+  setp.lt.u32 %p, %t, 7;
+  @%p bra THERE;
+  activemask.b32 %m;
+THERE:
+  st.global.b32 [%a+4], %m;
+  ret;
+}
+"""
+
+
+def test_lanes_are_together_until_a_branch():
+    module = kernelbench.ptx.load("lanes.ptx", text=LANES)
+    alone = 0
+    for seed in range(8):
+        out = np.zeros(96, np.uint32)
+        module.launch("lanes", 1, 48, [out], check=1, seed=seed).require_clean()
+        assert out[::2].tolist() == [0xFFFFFFFF] * 32 + [0xFFFF] * 16
+        masks = out[1::2].tolist()
+        assert masks[:7] == [0] * 7
+        # Groups of lanes, each of which has itself and its likes.
+        for lane, mask in enumerate(masks[7:32], 7):
+            assert mask >> lane & 1
+            assert mask & 0x7F == 0
+            alone += mask == 1 << lane
+    assert 0 < alone < 8 * 25

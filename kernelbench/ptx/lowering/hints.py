@@ -55,9 +55,17 @@ def _cta_rank(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]
 
 
 def _active_mask(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    """The lane alone: PTX promises no more, and no schedule has to keep lanes together."""
+    """The lanes that are there; all of the warp's if no branch came since it was together."""
     writer.expect(operands, 1)
-    return writer.assign(operands[0], "b32", "px::lanemask_eq()")
+    together = writer.function.kernel
+    for each in writer.function.statements:
+        if each is writer.statement:
+            break
+        if each.opcode.startswith("bar"):
+            together = True
+        elif each.label or each.opcode.startswith(("bra", "brx", "ret", "exit")):
+            together = False
+    return writer.assign(operands[0], "b32", f"px::active_mask({str(together).lower()})")
 
 
 HINT_FORMS: tuple[Form, ...] = (

@@ -163,6 +163,9 @@ PX b32 match_any(b64 value, u32 members) {
 PX u32 elected_by(u32 members) {
   return emu::elected_by(members);
 }
+PX b32 active_mask(bool together) {
+  return emu::active_mask(together);
+}
 PX b32 match_all(b64 value, u32 members) {
   return emu::match_all(value, members);
 }

@@ -90,6 +90,8 @@ uint32_t bar_red(uint32_t barrier, uint32_t threads, bool value);
 uint32_t bar_red_all(uint32_t barrier, bool value);
 // The elected lane, plus 32 in that lane.
 uint32_t elected_by(uint32_t members);
+// The lanes at an activemask; `together`: no branch came since the warp's lanes were.
+uint32_t active_mask(bool together);
 // The parity of an mbarrier's current phase.
 uint32_t mbarrier_parity(const void* bar);
 bool points_to_shared(const void* pointer, bool own);

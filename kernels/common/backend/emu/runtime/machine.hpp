@@ -68,6 +68,7 @@ struct Warp {
   uint32_t waiting[Wait::kKinds] = {};  // of those asleep, by what they wait for
   void wake(uint32_t lanes = ~0u);
   std::deque<Collective> collectives;
+  std::deque<Collective> gathered;  // by activemask, for each place in the code
   uint32_t pipe_epoch[2] = {};  // per Pipe
   uint32_t registers = 0;       // of a thread, as setmaxnreg has set them; 0: as launched
   WarpTensor tensor;            // of tcgen05.cpp and wgmma.cpp

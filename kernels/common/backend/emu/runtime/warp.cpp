@@ -167,6 +167,39 @@ uint32_t elected_by(uint32_t members) {
   return elect(members, pc);
 }
 
+// PTX: activemask (9.7.13): the lanes that execute it together, which no schedule has to keep so.
+// As GPUs do, lanes are waited for that nothing has led elsewhere (`together`); of others half of
+// the checker's are alone.
+uint32_t active_mask(bool together) {
+  constexpr uint32_t kPatience = 32;  // in rounds of the others
+  const Pc pc = KB_EMU_PC;
+  Thread& thread = self();
+  Warp& warp = *thread.warp;
+  const uint32_t alone = 1u << thread.lane;
+  if (checking() && !together && one_in(2)) return alone;
+  const auto here = [pc](const Collective& each) { return each.pc == pc; };
+  auto found = std::find_if(warp.gathered.begin(), warp.gathered.end(), here);
+  if (found == warp.gathered.end()) {
+    found = warp.gathered.emplace(found);
+    found->pc = pc;
+  }
+  Collective& mine = *found;
+  mine.arrived |= alone;
+  const uint32_t generation = mine.generation;
+  for (uint32_t i = 0; i < kPatience && mine.generation == generation; ++i) {
+    if ((mine.arrived | gone_lanes(warp)) == ~0u) break;
+    suspend({.kind = Wait::Kind::kYield});
+  }
+  if (mine.generation == generation) {
+    for (uint32_t lane = 0; lane < kWarpSize; ++lane) {
+      if (mine.arrived >> lane & 1) mine.result[lane] = mine.arrived;
+    }
+    mine.arrived = 0;
+    ++mine.generation;
+  }
+  return static_cast<uint32_t>(mine.result[thread.lane]);
+}
+
 // PTX: bar.warp.sync membermask (9.7.13).
 // Every member knows afterwards what any knew before: memory ordering among the participating
 // threads.
