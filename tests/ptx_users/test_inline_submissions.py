@@ -307,3 +307,43 @@ def test_suites_of_pytest(bench: Bench, tmp_path: Path) -> None:
     outcome = bench("check", "tests/test_own.py", "--", "-k", "nothing", cwd=tmp_path)
     assert outcome.error == "kernelbench: tests/test_own.py: pytest finds no test"
     assert not [*tmp_path.rglob("*cache*")]
+
+
+_ON_STREAMS = '''
+import sys
+
+import torch
+from torch.utils.cpp_extension import load_inline
+
+CUDA = r"""
+#include <c10/cuda/CUDAStream.h>
+
+__global__ void add_kernel(float* x) { x[threadIdx.x] += 1; }
+
+void add(torch::Tensor x, bool current) {
+  cudaStream_t stream = current ? c10::cuda::getCurrentCUDAStream().stream() : 0;
+  add_kernel<<<1, 32, 0, stream>>>(x.data_ptr<float>());
+}
+"""
+module = load_inline("adds", ["void add(torch::Tensor, bool);"], [CUDA], ["add"])
+side = torch.cuda.Stream()
+with torch.cuda.stream(side):
+    x = torch.zeros(32, device="cuda")
+    module.add(x, sys.argv[1] == "current")
+    y = x * 2
+torch.cuda.synchronize()
+assert y.cpu()[0] == 2
+'''
+
+
+@pytest.mark.skipif(toolchain.nvcc() is None, reason="no nvcc")
+@pytest.mark.long
+@pytest.mark.usefixtures("emulator_runtime")
+@pytest.mark.parametrize(("stream", "code"), [("current", 0), ("default", 3)])
+def test_extensions_launch_on_torchs_stream_if_they_ask_for_it(
+    bench: Bench, tmp_path: Path, stream: str, code: int
+) -> None:
+    (tmp_path / "use.py").write_text(_ON_STREAMS)
+    outcome = bench("check", "use.py", "--seed", "1", "--", stream, cwd=tmp_path)
+    assert outcome.code == code, outcome.out + outcome.err
+    assert ("race" in outcome.out) == (code == 3)

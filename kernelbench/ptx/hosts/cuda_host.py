@@ -38,7 +38,7 @@ from kernelbench.ptx.residency import Ctas
 from kernelbench.ptx.script_symbols import ScriptSymbols, host_place
 
 _NON_BLOCKING = 1  # cudaStreamNonBlocking
-_COOPERATIVE, _PROGRAMMATIC = 1, 2  # of a launch
+_COOPERATIVE, _PROGRAMMATIC, _IN_DEFAULT = 1, 2, 4  # of a launch
 _DEPENDENT, _NO_KERNEL = 2, 3  # beside a launch
 _Triple = ctypes.POINTER(ctypes.c_uint)
 _LAUNCH = ctypes.CFUNCTYPE(
@@ -194,6 +194,10 @@ class CudaHost:
         made = ctypes.c_void_p()
         self.library.cudaStreamCreateWithFlags(ctypes.byref(made), _NON_BLOCKING)
         return made.value or 0
+
+    def switch_stream(self, stream: int) -> None:
+        """Another one is torch's current stream from now on."""
+        self.library.kb_cudart_set_current_stream(ctypes.c_void_p(stream))
 
     @contextlib.contextmanager
     def current_stream(self, stream: int, *, at_once: bool) -> Iterator[None]:
@@ -411,7 +415,7 @@ class CudaHost:
             asked, name.decode(), tuple(grid[:3]), tuple(block[:3]), tuple(cluster[:3]), shared,
             bool(how & _COOPERATIVE),
             tuple(ctypes.string_at(arguments[at], size) for at, size in enumerate(sizes)),
-            bool(how & _PROGRAMMATIC), self._others, self._neighbours,
+            bool(how & _PROGRAMMATIC), bool(how & _IN_DEFAULT), self._others, self._neighbours,
         )  # fmt: skip
         return self._guarded(FAILED, lambda: self._run(launch))
 

@@ -26,6 +26,7 @@ class CudaLaunch:
         args: The bytes of each parameter.
         shared: Bytes of dynamic shared memory.
         programmatic: Whether it may begin before the launch ahead of it has ended.
+        in_default: Whether it is given to the default stream, not by way of torch's current one.
         others, neighbours: As :meth:`PtxModule.launch` takes them.
     """
 
@@ -38,6 +39,7 @@ class CudaLaunch:
     cooperative: bool
     args: tuple[bytes, ...]
     programmatic: bool = False
+    in_default: bool = False
     others: Callable[[int], int] | None = None
     neighbours: Callable[[], Sequence[Ctas]] = tuple
 

@@ -106,13 +106,16 @@ class ScriptSession(TritonSession):
 
     @contextlib.contextmanager
     def _driving(self, host: CudaHost, name: Path) -> Iterator[None]:
-        """From the first extension to the script's end. It works on the default stream."""
+        """From the first extension to the script's end."""
+        order = self._live.order
         with (
             host.driven_by(self, name),
-            host.current_stream(0, at_once=True),
+            host.current_stream(order.current.handle, at_once=True),
             host.tensors_on_gpu(),
         ):
+            order.switched = host.switch_stream
             yield
+            order.switched = None
             host.synchronize_all()
             self.unnoticed = host.unnoticed()
 
@@ -130,7 +133,10 @@ class ScriptSession(TritonSession):
                 "kernels of extensions and CuTe DSL in a graph of torch's are not emulated",
                 "check the calls without a graph",
             )
-        with order.operation("launch", launch.kernel, programmatic=launch.programmatic):
+        with (
+            order.on(order.default if launch.in_default else order.current),
+            order.operation("launch", launch.kernel, programmatic=launch.programmatic),
+        ):
             report = self._launches.make_cuda(
                 launch, {**self._live.storages({}), **memory}, ordered=True
             )

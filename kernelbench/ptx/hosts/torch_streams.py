@@ -27,6 +27,8 @@ _COPIES = {"copy_", "_to_copy"}
 _HOST_WAITS = {"_local_scalar_dense", "equal", "nonzero", "is_nonzero", "copy_"}
 #: Bytes of the largest block that torch's allocator counts as small.
 _SMALL = 1 << 20
+#: No address: the stand-in for CUDA's runtime looks at nothing behind a stream's handle.
+_HANDLES = 1 << 48
 
 
 @dataclass
@@ -38,6 +40,11 @@ class StreamLine:
     newest: int = 0
     waits: list[int] = field(default_factory=list)
     launched: bool = False
+
+    @property
+    def handle(self) -> int:
+        """What host code of CUDA is given for it."""
+        return 0 if self.number == 1 else _HANDLES + self.number
 
     @property
     def point(self) -> list[int]:
@@ -89,7 +96,9 @@ class StreamOrder:
         self._lines = [StreamLine(1)]
         self._fresh: set[int] = set()
         self._captured = itertools.count(-1, -1)
-        self.current = self._lines[0]
+        self._current = self._lines[0]
+        #: Told of the handle of each stream that becomes the current one.
+        self.switched: Callable[[int], None] | None = None
         self.capture: Capture | None = None
         # By the address of a storage; what is not there may be on either side.
         self._on_gpu: dict[int, bool] = {}
@@ -103,6 +112,26 @@ class StreamOrder:
         self._made_on: dict[int, StreamLine] = {}
         self._taken_over: dict[int, int] = {}
         self._dropped: list[DroppedBlock] = []
+
+    @property
+    def current(self) -> StreamLine:
+        """The current stream."""
+        return self._current
+
+    @current.setter
+    def current(self, line: StreamLine) -> None:
+        self._current = line
+        if self.switched is not None:
+            self.switched(line.handle)
+
+    @contextlib.contextmanager
+    def on(self, line: StreamLine) -> Iterator[None]:
+        """Meanwhile a stream is the current one."""
+        outer, self.current = self.current, line
+        try:
+            yield
+        finally:
+            self.current = outer
 
     @property
     def _in_order(self) -> bool:
@@ -290,11 +319,8 @@ class StreamOrder:
             yield
             return
         self._host = self._host or self._added("the host")
-        outer, self.current = self.current, self._host
-        try:
+        with self.on(self._host):
             yield
-        finally:
-            self.current = outer
         self.host_waits(self._host.point)
 
     def made_empty(self, tensor: torch.Tensor) -> None:
@@ -391,12 +417,15 @@ class _OnOrder:
 class ScriptStream(_OnOrder):
     """``torch.cuda.Stream``."""
 
-    cuda_stream = 0
-
     def __init__(self, *_args: Any, line: StreamLine | None = None, **_options: Any) -> None:
         self.device = "cuda"
         self.line = line or self.order.opened()
         self._outer: list[StreamLine] = []
+
+    @property
+    def cuda_stream(self) -> int:
+        """Its handle."""
+        return self.line.handle
 
     def synchronize(self) -> None:
         """Have the host wait for what is on it."""

@@ -74,9 +74,9 @@ cudaError_t prepared(Work* work, What* what, Kernel* kernel, const Form& form, v
     const Kernel& of = *call->kernel;
     const Form& with = call->form;
     const OnGpu scope(call->gpu, call->reached);
-    const int status =
-        launch_kernel(of.module, of.name.c_str(), &with.grid.x, &with.block.x, &with.cluster.x,
-                      with.shared, with.cooperative + 2 * with.programmatic, call->values.data());
+    const int status = launch_kernel(
+        of.module, of.name.c_str(), &with.grid.x, &with.block.x, &with.cluster.x, with.shared,
+        with.cooperative + 2 * with.programmatic + 4 * with.in_default, call->values.data());
     return status == 0 ? launch_children(of, call->gpu) : static_cast<cudaError_t>(status);
   };
   *what = {Kind::kLaunch, kernel->name, form.programmatic, reached(*kernel, arguments),
@@ -96,7 +96,9 @@ cudaError_t launch(Kernel* kernel, const Form& form, void** arguments, cudaStrea
   }
   Work work;
   What what;
-  const cudaError_t status = prepared(&work, &what, kernel, form, arguments, gpu);
+  Form placed = form;
+  placed.in_default = stream == nullptr || stream == cudaStreamLegacy;
+  const cudaError_t status = prepared(&work, &what, kernel, placed, arguments, gpu);
   return status == cudaSuccess ? submit(stream, std::move(work), std::move(what)) : status;
 }
 

@@ -46,10 +46,11 @@ struct Form {
   size_t shared = 0;
   bool cooperative = false;
   bool programmatic = false;  // may begin before the launch ahead of it has ended
+  bool in_default = false;    // in the default stream
 };
 
-// Launches a kernel by the module's number and its name; returns a cudaError_t. `how`: 1 for
-// cooperative, 2 for programmatic, or both.
+// Launches a kernel by the module's number and its name; returns a cudaError_t. `how`: the sum of 1
+// for cooperative, 2 for programmatic, 4 for in the default stream.
 using Launch = int (*)(int module, const char* name, const unsigned* grid, const unsigned* block,
                        const unsigned* cluster, uint64_t shared, int how, void** arguments);
 // Says what a program has asked for that is not here.

@@ -86,7 +86,7 @@ cudaError_t submit(cudaStream_t stream, Work work, What what) {
     return status;
   }
   const Task task = enqueue(stream, std::move(work), std::move(what));
-  const bool waits = current_at_once && stream == current_stream;
+  const bool waits = current_at_once && (stream == nullptr || stream == current_stream);
   return waits || done_before_return() ? finish(task) : cudaSuccess;
 }
 
