@@ -177,8 +177,17 @@ class Runtime:
             raise EnvironmentProblem(f"the emulator's runtime cannot be loaded: {error}") from error
         #: Whether calls are queued; what a kernel may touch then stays registered.
         self.queueing = False
-        #: Handle of the stream that calls are made on; work on two of them has no order.
-        self.stream = 0
+        self._stream = 0
+
+    @property
+    def stream(self) -> int:
+        """Handle of the stream that calls are made on; work on two of them has no order."""
+        return self._stream
+
+    @stream.setter
+    def stream(self, handle: int) -> None:
+        self._stream = handle
+        self._library.kb_emu_call_stream(handle)
 
     def _declare(self) -> None:
         lib = self._library
@@ -192,6 +201,8 @@ class Runtime:
         lib.kb_emu_unregister_all.restype = None
         lib.kb_emu_queue.argtypes = []
         lib.kb_emu_queue.restype = None
+        lib.kb_emu_call_stream.argtypes = [ctypes.c_void_p]
+        lib.kb_emu_call_stream.restype = None
         lib.kb_emu_record.argtypes = []
         lib.kb_emu_record.restype = None
         for name in ("kb_emu_end_recording", "kb_emu_replay"):

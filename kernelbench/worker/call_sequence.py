@@ -8,7 +8,7 @@ still reads) gives a wrong result here. Inputs are drawn anew for every call.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ from kernelbench.emulator.findings import EmulatorReport
 from kernelbench.problems import pytree
 from kernelbench.project.arena import bits
 from kernelbench.project.problem import Case, Inputs, refill
-from kernelbench.worker.checked_call import Called, CheckedStep
+from kernelbench.worker.checked_call import A_STREAM, Called, CheckedStep
 from kernelbench.worker.messages import ScheduleRun
 
 #: The calls, in order, as findings and results name them.
@@ -31,6 +31,8 @@ OTHER_SHAPE = "another shape"
 FIRST_AGAIN = "the first shape and addresses again"
 QUEUED = "two calls queued without a wait"
 CALLS = (NEW_ADDRESSES, NEW_VALUES, FEWER_ROWS, KEPT_OUTPUTS, OTHER_SHAPE, FIRST_AGAIN, QUEUED)
+#: Of problems that have options.
+OTHER_OPTIONS = "other options at the same addresses"
 #: And the last, of a step that never waits for its stream.
 RECORDED = "a call that the caller records, replayed on new values"
 #: Of steps with ``[config] workspace = "stream"`` alone: others keep memory for one stream.
@@ -40,10 +42,9 @@ _FIRST, _SECOND = "queued first", "queued second"
 #: What is drawn, in the order in which it takes the problem's classes of inputs by turns.
 _DRAWN = (
     NEW_ADDRESSES, NEW_VALUES, KEPT_OUTPUTS, OTHER_SHAPE, FIRST_AGAIN, _FIRST, _SECOND, FEWER_ROWS,
-    RECORDED,
+    RECORDED, OTHER_OPTIONS,
 )  # fmt: skip
-#: Their handles. The emulator asks for no more than that they differ.
-_STREAMS = (16, 32)
+_STREAMS = (A_STREAM, 2 * A_STREAM)
 
 
 def schedule_run(
@@ -86,21 +87,34 @@ class CallSequence:
             return self._one(name, first, name)
 
         yield NEW_VALUES, new_values
+        for other in self._other_options():
+            yield OTHER_OPTIONS, lambda name, of=other: self._in_place(name, of, first)
         fewer = self._fewer_rows()
         if fewer is not None:
             yield FEWER_ROWS, lambda name: self._in_place(name, fewer, first)
         kept = with_outputs_of(self._draw(KEPT_OUTPUTS), first)
         if kept is not None:
             yield KEPT_OUTPUTS, lambda name: self._one(name, kept, name)
-        other = self.step.job.other_shape
-        if other is not None:
-            yield OTHER_SHAPE, lambda name: self._one(name, self._draw(name, other), name, other)
+        elsewhere = self.step.job.other_shape
+        if elsewhere is not None:
+            yield (
+                OTHER_SHAPE,
+                lambda name: self._one(name, self._draw(name, elsewhere), name, elsewhere),
+            )
             yield FIRST_AGAIN, new_values
-        yield QUEUED, lambda name: self._two(name, first)
+        yield QUEUED, lambda name: self._two(name, first, (A_STREAM, A_STREAM))
         if self.step.job.step.config.get("workspace") == "stream":
             yield TWO_STREAMS, lambda name: self._two(name, first, _STREAMS)
         if self.step.recordable:
             yield RECORDED, lambda name: self._recorded(name, first)
+
+    def _other_options(self) -> Sequence[Any]:
+        """The shapes that the problem has for it."""
+        problem = self.step.problem
+        if not hasattr(problem, "other_options"):
+            return ()
+        shapes: Sequence[Any] = problem.other_options(self.case.shape)
+        return shapes
 
     def _fewer_rows(self) -> Any | None:
         """The shape that the problem has for it, if the step takes that."""
@@ -123,7 +137,7 @@ class CallSequence:
         why = self._judge(called, inputs, drawn, shape)
         return self._run_of(name, why, called.report)
 
-    def _two(self, name: str, earlier: Inputs, streams: tuple[int, int] = (0, 0)) -> ScheduleRun:
+    def _two(self, name: str, earlier: Inputs, streams: tuple[int, int]) -> ScheduleRun:
         """``earlier`` with its values, then others elsewhere, before the first has begun."""
         fresh = self._draw(_FIRST)
         refill(earlier, fresh)

@@ -73,8 +73,19 @@ KEPT_MAP = (
 PLAN_EQUAL = "  friend bool operator==(const Plan&, const Plan&) = default;"
 ONLY_SIZES = (
     "  friend bool operator==(const Plan& a, const Plan& b) {\n"
-    "    return a.call.m == b.call.m && a.call.k == b.call.k;\n  }"
+    "    return a.call.m == b.call.m && a.call.softcap == b.call.softcap &&\n"
+    "           a.call.renormalize == b.call.renormalize;\n  }"
 )
+
+
+def all_but(option: str) -> str:
+    """Plans are compared without one of the problem's options."""
+    return (
+        "  friend bool operator==(const Plan& a, const Plan& b) {\n"
+        f"    Plan same = a;\n    same.call.{option} = b.call.{option};\n"
+        "    return same.call == b.call && same.codes == b.codes;\n  }"
+    )
+
 
 #: What a host path keeps too long: the step, the change, and the first call that shows it.
 BUGS: dict[str, tuple[str, list[tuple[str, str]], str]] = {
@@ -105,6 +116,16 @@ BUGS: dict[str, tuple[str, list[tuple[str, str]], str]] = {
         [(PLAN_EQUAL, ONLY_SIZES)],
         calls.KEPT_OUTPUTS,  # the second call of a plan records it
     ),
+    "a graph with the option that it was recorded with": (
+        "m07",
+        [(PLAN_EQUAL, all_but("softcap"))],
+        calls.OTHER_OPTIONS,
+    ),
+    "a graph with the other option that it was recorded with": (
+        "m07",
+        [(PLAN_EQUAL, all_but("renormalize"))],
+        calls.OTHER_OPTIONS,
+    ),
 }
 
 
@@ -118,6 +139,22 @@ def test_what_is_kept_too_long(bug: str, tmp_path: Path, monkeypatch: pytest.Mon
     assert row.status in ("wrong", "finding", "fault"), row
     assert row.reason.endswith(f"({where})") or row.seen[0].calls == where
     assert where in row.calls
+
+
+@pytest.mark.parametrize(
+    ("source", "change"),
+    [
+        ("v13", ("              .stream = stream},", "},")),
+        ("m07", ("sizeof *counters, stream)", "sizeof *counters, {})")),
+    ],
+)
+def test_work_on_another_stream_than_the_calls(
+    source: str, change: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted(tmp_path, source, change)
+    row = checked(tmp_path, monkeypatch, sequence=False)
+    assert row.status == "fault", row
+    assert "on another stream than the call's" in row.reason
 
 
 ENDS_KEPT = (
@@ -154,7 +191,7 @@ def test_a_graph_that_is_destroyed_while_the_caller_records(
     assert first in graphs and later in graphs and "16> entries_" in graphs
     graphs = graphs.replace(first, "").replace(later, first + later)
     # So many that the recorded call takes the place of one that has a graph.
-    (tmp_path / "own" / "x00" / "call_graphs.cuh").write_text(graphs.replace("16> e", "4> e"))
+    (tmp_path / "own" / "x00" / "call_graphs.cuh").write_text(graphs.replace("16> e", "6> e"))
     row = checked(tmp_path, monkeypatch)
     assert row.status == "fault", row
     assert "ended by cudaGraphExecDestroy" in row.reason

@@ -185,6 +185,14 @@ class FusedMoe(RoutedProblem):
         options = bool(renormalize), float(softcap), self._routing(fields)
         return MoeShape(name, *values, *options)
 
+    def other_options(self, shape: MoeShape) -> Sequence[MoeShape]:
+        """Renormalized or not, and with a bound of the logits or without."""
+        name, softcap = f"{shape.name}, other options", 0.0 if shape.softcap else 2.0
+        return (
+            dataclasses.replace(shape, name=name, renormalize=not shape.renormalize),
+            dataclasses.replace(shape, name=name, softcap=softcap),
+        )
+
     def make_inputs(self, shape: MoeShape, input_class: str, seed: int, device: str) -> Inputs:
         """Draw operands on ``device``, see :mod:`kernelbench.problems.fused_moe.inputs`.
 

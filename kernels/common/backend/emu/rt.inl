@@ -27,8 +27,13 @@ inline void refuse_while_recording(const char* call) {
   throw Error(std::string(call) + ": not permitted while a stream is recorded");
 }
 
+// torch's streams are in no order with the default one (CUDA programming guide, "Default Stream":
+// cudaStreamNonBlocking), nor with each other, and steps have no events.
 template <typename Do>
-void enqueue(Do operation) {
+void enqueue(Stream stream, Do operation) {
+  if (stream.handle != emu::call_stream()) {
+    throw Error("an operation on another stream than the call's: nothing puts the two in order");
+  }
   if (recording != nullptr) {
     recording->emplace_back(std::move(operation));
     return;
@@ -74,30 +79,31 @@ inline void copy_to_host(void* dst, const void* src, size_t bytes) {
   emu::stream_operation();
   std::memcpy(dst, src, bytes);
 }
-inline void copy_to_device_async(void* dst, const void* src, size_t bytes, Stream) {
+inline void copy_to_device_async(void* dst, const void* src, size_t bytes, Stream stream) {
   if (!emu::queued() || detail::recording != nullptr || emu::is_pinned(src)) {
-    return detail::enqueue([=] {
+    return detail::enqueue(stream, [=] {
       emu::stream_operation();
       emu::host_wrote(dst, bytes);
       std::memcpy(dst, src, bytes);
     });
   }
   const auto* first = static_cast<const unsigned char*>(src);
-  detail::enqueue([dst, staged = std::vector<unsigned char>(first, first + bytes)] {
+  detail::enqueue(stream, [dst, staged = std::vector<unsigned char>(first, first + bytes)] {
     emu::stream_operation();
     emu::host_wrote(dst, staged.size());
     std::memcpy(dst, staged.data(), staged.size());
   });
 }
-inline void memset_async(void* dst, int value, size_t bytes, Stream) {
-  detail::enqueue([=] {
+inline void memset_async(void* dst, int value, size_t bytes, Stream stream) {
+  detail::enqueue(stream, [=] {
     emu::stream_operation();
     emu::host_wrote(dst, bytes);
     std::memset(dst, value, bytes);
   });
 }
-inline void stream_synchronize(Stream) {
+inline void stream_synchronize(Stream stream) {
   detail::refuse_while_recording("cudaStreamSynchronize");
+  if (stream.handle != emu::call_stream()) return;
   emu::finish_queue();
   emu::stream_operation();
 }
@@ -109,8 +115,9 @@ inline TensorMap encode_tensor_map(const TensorMapTile& tile) {
 template <typename... Parameters, typename... Arguments>
 void launch(void (*kernel)(Parameters...), const LaunchConfig& config, Arguments&&... arguments) {
   std::tuple<std::decay_t<Parameters>...> bound(std::forward<Arguments>(arguments)...);
-  detail::enqueue(
-      [kernel, config, bound]() mutable { emu::launch(config, emu::kernel_body(kernel, bound)); });
+  detail::enqueue(config.stream, [kernel, config, bound]() mutable {
+    emu::launch(config, emu::kernel_body(kernel, bound));
+  });
 }
 
 template <typename... Parameters>
@@ -154,7 +161,7 @@ inline void Graph::launch(Stream stream) {
     detail::recording = nullptr;
     state_->enqueue = nullptr;
   }
-  for (const detail::Operation& operation : state_->operations) detail::enqueue(operation);
+  for (const detail::Operation& operation : state_->operations) detail::enqueue(stream, operation);
 }
 
 }  // namespace kb::rt

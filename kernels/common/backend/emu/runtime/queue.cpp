@@ -18,6 +18,7 @@ namespace kb::emu {
 namespace {
 
 bool queueing = false;
+const void* stream_of_call = nullptr;
 std::deque<std::function<void()>> operations;
 // What ended one of them; the rest was dropped, as after a sticky error.
 std::string failure;
@@ -25,6 +26,10 @@ std::string failure;
 std::map<uintptr_t, size_t> pinned;
 
 }  // namespace
+
+const void* call_stream() {
+  return stream_of_call;
+}
 
 bool queued() {
   return queueing;
@@ -66,6 +71,11 @@ bool is_pinned(const void* pointer) {
 }  // namespace kb::emu
 
 #define KB_EMU_EXPORT extern "C" __attribute__((visibility("default")))
+
+// Calls are made on this stream from now on.
+KB_EMU_EXPORT void kb_emu_call_stream(const void* stream) {
+  kb::emu::stream_of_call = stream;
+}
 
 // From now on operations wait for kb_emu_finish, or for a call that waits for the stream.
 KB_EMU_EXPORT void kb_emu_queue() {
