@@ -64,6 +64,10 @@ ORDER = {
         [_without("cudaStreamWaitEvent(s.first, s.used, 0);  // freed")],
         "that cudaFreeAsync on stream",
     ),
+    "free of a pool's memory": (
+        [_without("cudaStreamSynchronize(s.first);  // pooled")],
+        "that cudaFree on the host frees: nothing orders the two",
+    ),
     "allocation": (
         [("cudaStreamWaitEvent(s.second, s.done, 0);  // allocated", "")],
         "kernel fill on stream",

@@ -146,6 +146,16 @@ void freed_by_a_stream() {
   cudaFreeAsync(a, s.first);
 }
 
+// The host frees a pool's memory: it waits for nothing.
+void freed_by_the_host() {
+  Streams s;
+  float* a;
+  cudaMallocAsync(&a, kBytes, s.first);
+  fill<<<4, kThreads, 0, s.first>>>(a, 1);
+  cudaStreamSynchronize(s.first);  // pooled
+  cudaFree(a);
+}
+
 // Memory set on one stream, added to on another.
 void memset_on_a_stream() {
   Streams s;
@@ -219,6 +229,7 @@ int main() {
   pinned_staging();
   device_staging();
   freed_by_a_stream();
+  freed_by_the_host();
   memset_on_a_stream();
   default_stream();
   managed_result();

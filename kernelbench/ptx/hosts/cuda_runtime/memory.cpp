@@ -609,12 +609,20 @@ cudaError_t cudaMalloc3D(cudaPitchedPtr* made, cudaExtent extent) {
   return allocate(&made->ptr, made->pitch * extent.height * extent.depth, cudaMemoryTypeDevice);
 }
 // CUDA: frees wait for the device, and each frees what its own function has allocated.
+// CUDA programming guide, "Stream Ordered Memory Allocator": cudaFree of such memory assumes that
+// all accesses to it are complete, and performs no further synchronization.
+static bool is_pooled(void* address) {
+  const std::lock_guard lock(allocating);
+  const auto found = allocated.find(static_cast<char*>(address));
+  return found != allocated.end() && found->second.pool != nullptr;
+}
 static cudaError_t free_now(void* address, bool of_host) {
   const Range range = range_of(address);
   if (range.begin == address && address != nullptr &&
       (range.type == cudaMemoryTypeHost) != of_host) {
     return remembered(cudaErrorInvalidValue);
   }
+  if (orders() && is_pooled(address)) return release_on(in_no_order(), address);
   range.type == cudaMemoryTypeDevice ? finish_gpu(range.gpu) : finish_all();
   return freed_for_graphs(address) ? cudaSuccess : release(address);
 }

@@ -231,6 +231,9 @@ cudaError_t add_event_node(cudaGraphNode_t* node, cudaGraph_t graph,
 using Task = uint64_t;
 void open_stream(cudaStream_t stream, bool blocking);
 void close_stream(cudaStream_t stream);
+// One that nothing waits for and that waits for nothing: what is there comes after what the host
+// knows to be over.
+cudaStream_t in_no_order();
 Task enqueue(cudaStream_t stream, Work work, What what = {});
 // A piece that does nothing, behind what the stream has.
 Task mark(cudaStream_t stream);
