@@ -350,7 +350,8 @@ cudaError_t finish(Task task, bool known) {
     all_done();
     release_retired();
   }
-  watch_pending();
+  // Not in the middle of what goes on: its accesses would trap.
+  if (running.empty() || kernel_waits_for_host()) watch_pending();
   if (failed_unseen != cudaSuccess) {
     // As on a GPU, whose calls all say so from then on. A host that polls would do so for ever.
     if (status == cudaSuccess) status = failed_unseen;
