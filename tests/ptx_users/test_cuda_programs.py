@@ -702,6 +702,22 @@ def test_streams_wait_for_words(checked: Callable[..., Outcome]) -> None:
     assert outcome.code == 0 and "2 clean of 2" in outcome.out, outcome.out
 
 
+#: It waits for one value alone, which the other stream must not replace.
+ONE_VALUE = ("(second, filled, round, CU_STREAM_WAIT_VALUE_GEQ)",
+             "(second, filled, round, CU_STREAM_WAIT_VALUE_EQ)")  # fmt: skip
+UNHINDERED = ("(first, added, round - 1,", "(first, added, 0,")
+
+
+@pytest.mark.parametrize("edits", [(ONE_VALUE,), (ONE_VALUE, UNHINDERED)], ids=["right", "missed"])
+def test_streams_wait_for_one_value(
+    checked: Callable[..., Outcome], edits: tuple[tuple[str, str], ...]
+) -> None:
+    outcome = checked("words.cu", *edits, options=("-lcuda",))
+    missed = "a write that nothing orders behind the wait may replace it" in outcome.out
+    assert missed == (len(edits) > 1), outcome.out
+    assert outcome.code == (3 if missed else 0), outcome.out
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("case", WORDS)
 def test_wrong_words(checked: Callable[..., Outcome], case: str) -> None:

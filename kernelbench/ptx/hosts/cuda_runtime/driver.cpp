@@ -50,6 +50,7 @@ CUresult write_word(CUstream stream, CUdeviceptr address, Value value, unsigned 
   void* const word = reinterpret_cast<void*>(address);
   What what = copy_of(nullptr, 0, word, sizeof value);
   what.word = word;
+  what.value = value;
   const bool fences = (flags & CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) == 0;
   const auto work = [=] {
     const Word here{word, sizeof value};

@@ -537,6 +537,14 @@ cudaError_t wait_for_word(const Word& word, const std::function<bool(uint64_t)>&
       return cudaErrorLaunchFailure;
     }
   }
+  for (const Task each : beside_running()) {
+    const What& what = pending.at(each).what;
+    if (what.word != word.at || is_right(what.value)) continue;
+    host_found(true, pc,
+               "a stream waits for a value of a word, and a write that nothing orders behind the "
+               "wait may replace it before");
+    break;
+  }
   Task by = 0;
   const auto& values = written[word.at];
   for (auto each = values.rbegin(); each != values.rend() && is_right(each->first); ++each) {

@@ -194,6 +194,7 @@ struct What {
   Gpus gpus = 0;
   void* memory = nullptr;       // that it allocates or frees
   const void* word = nullptr;   // that it writes for a stream to wait for
+  uint64_t value = 0;           // which it gets then
   std::function<bool()> ready;  // of a wait for a word: whether its value is right now
   bool passes = false;          // a launch behind it may begin early behind the launch before it
 };
