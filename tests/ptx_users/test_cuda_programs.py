@@ -675,6 +675,27 @@ def test_what_a_blocking_stream_waits_for(
     assert outcome.code == (3 if said else 0) and said in outcome.out, outcome.out
 
 
+_LOOP = "    while (set.load(cuda::memory_order_acquire) == 0) continue;\n"
+_POLL = "    while (*static_cast<volatile unsigned*>(flag) == 0) continue;\n"
+#: Edits of a kernel that waits for the host, and whether it acquires what the host has written.
+HOST_FLAGS = {
+    "as it is": ("", "", True),
+    "scope of the GPU": ("thread_scope_system", "thread_scope_device", False),
+    "a fence": (_LOOP, f"{_POLL}    __threadfence_system();\n", True),
+    "a fence at the scope of the GPU": (_LOOP, f"{_POLL}    __threadfence();\n", False),
+    "no fence": (_LOOP, _POLL, False),
+}
+
+
+@pytest.mark.parametrize("case", HOST_FLAGS)
+def test_flags_of_the_host(checked: Callable[..., Outcome], case: str) -> None:
+    """PTX ISA, 8.6: a scope below the system's does not reach the host."""
+    was, now, acquires = HOST_FLAGS[case]
+    outcome = checked("host_flag.cu", (was, now))
+    said = "the flag is not acquired at the scope of the system" in outcome.out
+    assert said != acquires and outcome.code == (0 if acquires else 3), outcome.out
+
+
 #: Edits of streams that wait for words, and what is said of them then.
 WORDS = {
     "begun is not ended": (

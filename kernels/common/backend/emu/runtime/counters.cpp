@@ -160,15 +160,24 @@ Abroad::Pointer seen_of(const Counter& counter, Thread& thread, Scope scope) {
   return seen;
 }
 
+// What an acquire at a scope makes known of what was released: what the host has released only at
+// the system's (PTX: 8.6). Null for nothing.
+Abroad::Pointer acquired_of(const Abroad::Pointer& released, Scope scope) {
+  const bool all = scope == Scope::kSystem || current_operation() == nullptr ||
+                   released == nullptr || !released->any_of(kOfHost, UINT32_MAX);
+  return all ? released : released->below(kOfHost);
+}
+
 }  // namespace
 
 // What a fence of the running thread covers for all that are behind it, and what it makes known of
 // what they have observed.
-void suppose_fence(Thread& thread) {
+void suppose_fence(Thread& thread, Scope scope) {
   Knowledge& knows = thread.knows;
   knows.covered = Abroad::joined(knows.covered, thread.fenced);
-  knows.supposed = Abroad::joined(knows.supposed, knows.observed);
-  knows.observed = nullptr;
+  const Abroad::Pointer acquired = acquired_of(knows.observed, scope);
+  knows.supposed = Abroad::joined(knows.supposed, acquired);
+  if (acquired == knows.observed) knows.observed = nullptr;
 }
 
 // PTX: fence.acq_rel.{cta,cluster,gpu,sys} (9.7.13), and membar.
@@ -182,12 +191,14 @@ void fence_acq_rel(Scope scope) {
   Thread& thread = self();
   if (scope >= Scope::kGpu && current_operation() != nullptr) {
     const std::lock_guard lock(guard);
-    note_acquired({thread.observed, thread.knows.observed, nullptr});
+    note_acquired(
+        {acquired_of(thread.observed, scope), acquired_of(thread.knows.observed, scope), nullptr});
   }
   if (thread.observed != nullptr) {
     if (scope >= Scope::kGpu) {
-      learn(thread, thread.observed);
-      thread.observed = nullptr;
+      const Abroad::Pointer acquired = acquired_of(thread.observed, scope);
+      learn(thread, acquired);
+      if (acquired == thread.observed) thread.observed = nullptr;
     } else if (const Clock* own = thread.observed->clock(thread.cta->cluster->id)) {
       thread.knows.seen.join(*own);
     }
@@ -195,7 +206,7 @@ void fence_acq_rel(Scope scope) {
   if (scope >= Scope::kGpu) {
     thread.fenced = release(thread);
     thread.fence_epoch = thread.knows.seen.at[thread.component];
-    if (runs_ptx()) suppose_fence(thread);
+    if (runs_ptx()) suppose_fence(thread, scope);
     if (scope == Scope::kSystem) {
       thread.knows.of_system = Abroad::joined(thread.knows.of_system, thread.fenced);
     }
@@ -260,7 +271,9 @@ void counter_acquire(SyncWord word, Scope scope) {
   const Counter* const counter = known_counter(word);
   if (counter == nullptr) return;
   Thread& thread = self();
-  const Abroad::Pointer seen = seen_of(*counter, thread, scope);
+  const Abroad::Pointer released = seen_of(*counter, thread, scope);
+  const Abroad::Pointer seen = acquired_of(released, scope);
+  if (seen != released) thread.knows.observed = Abroad::joined(thread.knows.observed, released);
   learn(thread, seen);
   note_acquired({seen, scope >= Scope::kGpu ? counter->supposed : nullptr, nullptr});
   if (scope >= Scope::kGpu) {

@@ -17,8 +17,6 @@ namespace kb::emu {
 namespace {
 
 constexpr uint32_t kForeign = 1u << 31;
-// Of what the host has released: these and the number of its store.
-constexpr uint32_t kOfHost = 3u << 30;
 
 // By one word, of one launch.
 struct Left {

@@ -89,6 +89,14 @@ bool Abroad::any_of(uint32_t first, uint32_t last) const {
   return found != entries_.end() && found->cluster < last;
 }
 
+Abroad::Pointer Abroad::below(uint32_t limit) const {
+  const auto end = from(limit);
+  if (end == entries_.begin()) return nullptr;
+  const auto made = std::make_shared<Abroad>();
+  made->entries_.assign(entries_.begin(), end);
+  return made;
+}
+
 uint32_t Abroad::highest_below(uint32_t limit) const {
   const auto behind = from(limit);
   return behind == entries_.begin() ? 0 : std::prev(behind)->cluster;

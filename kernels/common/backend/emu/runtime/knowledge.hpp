@@ -42,6 +42,8 @@ class Abroad {
   bool covers(uint32_t cluster, uint32_t component, uint32_t epoch) const;
   // Whether something is known of a cluster from `first` to before `last`.
   bool any_of(uint32_t first, uint32_t last) const;
+  // What is known of those below the limit; null for nothing.
+  Pointer below(uint32_t limit) const;
   // The highest number below the limit; 0 if there is none.
   uint32_t highest_below(uint32_t limit) const;
   // The same with numbers below the limit counted from `begin`.

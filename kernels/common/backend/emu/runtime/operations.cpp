@@ -179,7 +179,9 @@ std::string unordered_text(const StreamOperation& operation, const StreamOperati
   if (!is_ahead(operation, earlier)) {
     const bool by_host = earlier.kind == StreamOperation::Kind::kHost ||
                          operation.kind == StreamOperation::Kind::kHost;
-    const std::string unfenced = handed == Handed::kUnfenced ? "; no fence follows the flag" : "";
+    const std::string unfenced = handed != Handed::kUnfenced ? ""
+                                 : by_host ? "; the flag is not acquired at the scope of the system"
+                                           : "; no fence follows the flag";
     if (handed == Handed::kNarrow) {
       return " that " + earlier.name + done +
              " and makes known at the scope of the GPU, which does not reach the host";

@@ -81,6 +81,8 @@ bool several_hosts_poll();
 bool hands_over();
 
 // handovers.cpp
+// From here on numbers in Abroad are of what the host has released.
+inline constexpr uint32_t kOfHost = 3u << 30;
 // By a word: what its writers have, and what they would have if fences of other threads counted; of
 // both, what is released at the scope of the system.
 struct Released {
