@@ -675,6 +675,27 @@ def test_what_a_blocking_stream_waits_for(
     assert outcome.code == (3 if said else 0) and said in outcome.out, outcome.out
 
 
+_SURFACE = "surf1Dwrite<int>(threadIdx.x, image, 4 * threadIdx.x);"
+#: What a kernel writes before it reads that by a cache, and what is said of it.
+CACHED = {
+    "nothing": ("", ""),
+    "its memory": ("values[threadIdx.x] = threadIdx.x;", "a load by the read-only cache reads"),
+    "its image": (_SURFACE, "a texture fetch reads|a surface load reads"),
+}
+
+
+@pytest.mark.parametrize("what", CACHED)
+def test_caches_that_writes_of_a_launch_do_not_reach(
+    checked: Callable[..., Outcome], what: str
+) -> None:
+    before, said = CACHED[what]
+    outcome = checked("cached.cu", ("  // here", f"  {before}"))
+    assert outcome.code == (3 if said else 0), outcome.out
+    for each in filter(None, said.split("|")):
+        assert f"{each} " in outcome.out, outcome.out
+    assert ("that the same launch has written" in outcome.out) == bool(said)
+
+
 _LOOP = "    while (set.load(cuda::memory_order_acquire) == 0) continue;\n"
 _POLL = "    while (*static_cast<volatile unsigned*>(flag) == 0) continue;\n"
 #: Edits of a kernel that waits for the host, and whether it acquires what the host has written.

@@ -34,6 +34,8 @@ def _load(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) ->
     space = chosen[0]
     # A thread's own memory needs no order, and parameters never change.
     access = "own_load" if space == "local" or space.startswith("param") else "load"
+    if chosen[1] == "nc" and access == "load":
+        access = "read_only_load"
     return _loaded(writer, access, space, vector, kind, operands)
 
 
@@ -47,13 +49,14 @@ def _loaded(
     items = _elements(operands[0], vector)
     if not vector:
         value = f"px::{access}<{bits}>({where})"
-        if access == "load" and (used := writer.selected_if(items[0])):
+        if access != "own_load" and (used := writer.selected_if(items[0])):
             value = f"({used} ? {value} : {bits}(0))"
         return writer.assign(items[0], bits[4:], f"{seen}({value})")
     name = writer.temporary()
     out = [f"const px::Byte* const {name} = {where};"]
-    if access == "load":
-        out.append(f"px::announce_read<{len(items) * SIZES[kind]}>({name});")
+    if access != "own_load":
+        announced = "announce_read_only" if access == "read_only_load" else "announce_read"
+        out.append(f"px::{announced}<{len(items) * SIZES[kind]}>({name});")
     for at, item in enumerate(items):
         out.append(writer.assign(item, bits[4:], f"{seen}(px::element<{bits}>({name}, {at}))"))
     return "{ " + " ".join(out) + " }"

@@ -76,6 +76,12 @@ PX void announce_read([[maybe_unused]] const Byte* at) {
   emu::weak_load(at, bytes);
 #endif
 }
+template <size_t bytes>
+PX void announce_cached([[maybe_unused]] const Byte* at, [[maybe_unused]] const char* what) {
+#ifdef KB_PTX_CHECK
+  emu::cached_load(at, bytes, what);
+#endif
+}
 template <typename T, typename... Values>
 PX void announce_write([[maybe_unused]] Byte* at, [[maybe_unused]] Values... values) {
 #ifdef KB_PTX_CHECK
@@ -109,6 +115,16 @@ template <typename T, typename... Values>
 PX void own_store(Byte* to, Values... values) {
   size_t index = 0;
   ((reinterpret_cast<Element<T>*>(to)[index++].value = static_cast<T>(values)), ...);
+}
+// ld.global.nc.
+template <size_t bytes>
+PX void announce_read_only(const Byte* at) {
+  announce_cached<bytes>(at, "a load by the read-only cache");
+}
+template <typename T>
+PX T read_only_load(const Byte* from) {
+  announce_read_only<sizeof(T)>(from);
+  return element<T>(from);
 }
 template <typename T>
 PX T load(const Byte* from) {

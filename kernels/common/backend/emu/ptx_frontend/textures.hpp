@@ -198,7 +198,7 @@ PX const ImageWords& image_at(u64 handle) {
 PX void announce_taps([[maybe_unused]] const detail::Taps& taps) {
 #ifdef KB_PTX_CHECK
   for (u32 i = 0; i < taps.count; ++i) {
-    if (taps.at[i] != nullptr) emu::weak_load(taps.at[i], taps.bytes);
+    if (taps.at[i] != nullptr) emu::cached_load(taps.at[i], taps.bytes, "a texture fetch");
   }
 #endif
 }
@@ -274,7 +274,7 @@ PX Elements<T, count> suld(u64 handle, const Fetch& fetch, Outside outside) {
   const Byte* const at = surface_at(handle, fetch, count * sizeof(T), outside);
   Elements<T, count> out = {};
   if (at == nullptr) return out;
-  announce_read<count * sizeof(T)>(at);
+  announce_cached<count * sizeof(T)>(at, "a surface load");
   for (int i = 0; i < count; ++i) out.at[i] = element<T>(at, i);
   return out;
 }

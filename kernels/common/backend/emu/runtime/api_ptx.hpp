@@ -99,6 +99,8 @@ bool points_to_shared(const void* pointer, bool own);
 // What the check build announces of weak loads and stores; `same`: the store changes nothing.
 void weak_load(const void* at, uint32_t bytes);
 void weak_store(void* at, uint32_t bytes, bool same);
+// Loads by a cache that is not coherent within a launch, as findings say it.
+void cached_load(const void* at, uint32_t bytes, const char* what);
 // Of local memory, whose `extent` bytes begin at `local`; 0: unknown.
 void own_access(const void* at, uint32_t bytes, const void* local, size_t extent);
 // Of a vector whose elements are accessed one by one.

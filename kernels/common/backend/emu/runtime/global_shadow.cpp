@@ -160,6 +160,7 @@ class Accessing {
         if (mine_.bytes == kWholeWord) checked = writer;
       }
       if (atomics && writer.atomic) check_others(word, true);
+      if (actor_.cached) check_cached(writer, word);
       any |= (writer.written & mine_.bytes) != 0;
       check_written(writer, word);
       keep_other(words_.make_others(word), mine_, launch_.operation);
@@ -329,6 +330,19 @@ class Accessing {
       return;
     }
     report_unwritten(region_.begin + word * 4, mine_.atomic, writing_, actor_.pc, actor_.what);
+  }
+
+  // CUDA programming guide, "Read/Write Coherency": a fetch from what the same kernel call has
+  // written returns undefined data, whoever wrote it; likewise __ldg, "Read-Only Data Cache".
+  void check_cached(const Access& writer, size_t word) {
+    if (reported_ || writer.serial != mine_.serial || (writer.bytes & mine_.bytes) == 0) return;
+    reported_ = true;
+    report({.kind = Class::kRace,
+            .pc = actor_.pc,
+            .other_pc = place_pc(writer),
+            .buffer = region_.at(word * 4),
+            .text = actor_.what + std::string(" reads ") + region_.name +
+                    " that the same launch has written: its cache is not coherent with that"});
   }
 
   // Atomics of several clusters need no order; who reads the word plainly needs it with each.

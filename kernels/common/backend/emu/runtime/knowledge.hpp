@@ -111,6 +111,7 @@ struct Actor {
   Scope scope = Scope::kGpu;  // of an atomic
   bool returns = false;       // an atomic that returns what was there
   bool same = false;          // a store of what is there
+  bool cached = false;        // a load by a cache that no write of the launch reaches
   uint8_t bytes = 0xf;        // of each 4-byte cell, as a mask
   int32_t thread = -1;        // in the CTA
   uint32_t cta_rank = 0;

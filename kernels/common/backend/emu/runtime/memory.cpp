@@ -108,8 +108,9 @@ namespace {
 // An ordinary load or store of the kernel's code. Its own stack is its local memory and registers.
 // Assumption: the compiler's loads and stores are the kernel's: what it keeps in registers, joins
 // or drops is not seen. That is as on a GPU, with another compiler.
-// `same`: a store of what is there already, as far as is known.
-void on_access(const void* pointer, size_t bytes, bool writing, Pc pc, bool same = false) {
+// `same`: a store of what is there already, as far as is known; `cached`: a load, by what.
+void on_access(const void* pointer, size_t bytes, bool writing, Pc pc, bool same = false,
+               const char* cached = nullptr) {
   if (!checking()) {
     if (timing) timed_access(pointer, bytes, writing, pc);
     return;
@@ -145,7 +146,9 @@ void on_access(const void* pointer, size_t bytes, bool writing, Pc pc, bool same
   } else if (byte + bytes > region->end) {
     global_access(pointer, bytes, false, pc, "a load");
   } else if (region->writable) {
-    global_load(*region, pointer, bytes, generic_actor(*thread, pc, "a load"));
+    Actor actor = generic_actor(*thread, pc, cached != nullptr ? cached : "a load");
+    actor.cached = cached != nullptr;
+    global_load(*region, pointer, bytes, actor);
   }
 }
 
@@ -161,6 +164,13 @@ void weak_load(const void* at, uint32_t bytes) {
   const Pc pc = KB_EMU_PC;
   check_alignment(at, bytes, pc, "a load");
   on_access(at, bytes, false, pc);
+}
+
+// PTX: ld.global.nc (9.7.9.9), tex and suld (9.7.10).
+void cached_load(const void* at, uint32_t bytes, const char* what) {
+  const Pc pc = KB_EMU_PC;
+  check_alignment(at, bytes, pc, what);
+  on_access(at, bytes, false, pc, false, what);
 }
 
 // PTX: st, weak (9.7.9.11), vectors too.
