@@ -1,7 +1,7 @@
 // Replays the records of launches (timing.hpp of the emulator) in virtual time: a clock for each
 // warp, waits and arrivals along barriers (max-plus), and servers that serve whoever comes first:
-// by SM the TMA unit, the port to L2, the tensor core, the store queue and the load/store unit;
-// by GPU L2 and HBM. Costs are cycles unless their name says otherwise.
+// by SM the TMA unit, the port to L2 (bulk copies both ways), the tensor core and the load/store
+// unit; by GPU L2 and HBM. Costs are cycles unless their name says otherwise.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -196,7 +196,7 @@ class Replay {
     l2_rate_ = c_.l2_gb_s / c_.clock_ghz;
     w_.resize(size_t{grid_} * warps_);
     for (size_t i = 0; i < w_.size(); ++i) w_[i].cta = static_cast<uint32_t>(i / warps_);
-    for (auto* server : {&tma_, &tensor_, &port_, &stores_, &lsu_}) server->resize(sms_);
+    for (auto* server : {&tma_, &tensor_, &port_, &lsu_}) server->resize(sms_);
     mma_pc_.resize(sms_);
     for (auto* server : {&quarter_, &issue_}) server->resize(4 * sms_);
     triggered_.resize(grid_);
@@ -596,8 +596,7 @@ class Replay {
         break;
       case Op::kStore: {
         s.at += c_.issue;
-        const double read =
-            serve(stores_[sm], s.at, c_.store_kib * static_cast<double>(r.a) / 1024);
+        const double read = serve(port_[sm], s.at, c_.store_kib * static_cast<double>(r.a) / 1024);
         s.open_group = std::max(s.open_group, read + c_.store_latency);
         serve(l2_, s.at, static_cast<double>(r.a) / l2_rate_);
         end_ = std::max(end_, s.open_group + c_.latency_l2);
@@ -732,7 +731,7 @@ class Replay {
   size_t sms_ = 1, finished_ = 0;
   double commit_ = 0, hbm_rate_ = 1, l2_rate_ = 1, hbm_ = 0, l2_ = 0, end_ = 0;
   std::vector<WarpState> w_;
-  std::vector<double> tma_, tensor_, port_, stores_, lsu_, quarter_, issue_;
+  std::vector<double> tma_, tensor_, port_, lsu_, quarter_, issue_;
   std::vector<std::pair<double, int>> ended_;      // by CTA: when, by which warp
   std::vector<std::pair<double, int>> triggered_;  // by CTA: when, by which warp
   double before_;                                  // when the grid before ends
