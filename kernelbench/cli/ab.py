@@ -81,6 +81,7 @@ def command(
     predict: bool,
     predict_on: str | None,
     predict_plot: str | None,
+    predict_save: bool,
     **asked: Any,
 ) -> int:
     """Say whether CAND is really faster or slower than BASE.
@@ -90,11 +91,12 @@ def command(
     they cannot be timed, nothing runs: the answer is what is reported, and what would settle it.
     With --predict nothing is timed: a model says what the GPU would take, or that it cannot tell.
     """
-    if predict or predict_on or predict_plot:
+    if predict or predict_on or predict_plot or predict_save:
         from kernelbench.cli import predict_view
 
+        kept = predict_view.Kept(predict_plot, predict_save, shapes)
         predict_view.refuse_others("base", "cand", "shapes")
-        return predict_view.show_ab(base, cand, shapes, predict_on, predict_plot)
+        return predict_view.show_ab(base, cand, shapes, predict_on, kept)
     from kernelbench.cli import ab_view
     from kernelbench.compare import api
     from kernelbench.compare.comparison import Comparison, NotTimed

@@ -114,14 +114,19 @@ def predict_option(function: F) -> F:
     plot = click.option(
         "--predict-plot",
         metavar="FILE",
-        help="--predict, and the schedule of one shape's first CTA: a Gantt chart (.svg, .pdf, "
-        ".png) or, .json, a trace for ui.perfetto.dev.",
+        help="--predict, and the schedule of one shape's first CTA: a Gantt chart (.svg) or, "
+        ".json, a trace for ui.perfetto.dev.",
+    )
+    save = click.option(
+        "--predict-save",
+        is_flag=True,
+        help="--predict, and keep bubbles and schedules for `report`, in results/predicted.",
     )
     return click.option(
         "--predict",
         is_flag=True,
         help="Measure nothing: predict, from an emulated call, what a B200 or H200 would take.",
-    )(predict_on_option(plot(function)))
+    )(predict_on_option(plot(save(function))))
 
 
 def predict_on_option(function: F) -> F:

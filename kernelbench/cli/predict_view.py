@@ -1,4 +1,4 @@
-"""``--predict`` of commands: every figure is labelled predicted, and kept nowhere."""
+"""``--predict`` of commands: every figure is labelled predicted, none beside measured ones."""
 
 from __future__ import annotations
 
@@ -10,12 +10,51 @@ from click.core import ParameterSource
 
 from kernelbench.base import console
 from kernelbench.base.errors import ExitCode, UsageError
+from kernelbench.base.files import from_here, write_text
 from kernelbench.cli import options
 from kernelbench.predict import api
 from kernelbench.predict.model import DeviceModel
+from kernelbench.predict.schedule import save_schedule, schedule_of
 from kernelbench.predict.timeline import Timeline, perfetto
 from kernelbench.project.context import Context
 from kernelbench.report.roofline import roofline
+
+_OWN = ("predict", "predict_on", "predict_plot", "predict_save")
+
+
+class Kept:
+    """What is kept of schedules: a drawing or a trace of one shape, records for the report.
+
+    Raises:
+        UsageError: To draw several shapes, or to a file that cannot be drawn to.
+    """
+
+    def __init__(self, plot: str | None, save: bool, shapes: Sequence[str]) -> None:
+        self._plot, self._save = plot, save
+        self.timelines: list[Timeline] | None = [] if plot or save else None
+        if plot is None:
+            return
+        if len(shapes) != 1:
+            raise UsageError("--predict-plot draws one shape", "name it with --shape")
+        if Path(plot).suffix not in (".json", ".svg"):
+            raise UsageError(f"cannot draw to {plot}", "name a file that ends in .svg or .json")
+        options.require_writable(plot)
+
+    def write(self, model: DeviceModel, made: Sequence[api.Prediction]) -> None:
+        """Write it; ``made`` are the predictions that belong to the timelines."""
+        if self.timelines is None:
+            return
+        both = zip(made, self.timelines, strict=True)
+        found = [schedule_of(model, *each) for each in both]
+        if self._plot is not None and Path(self._plot).suffix == ".json":
+            options.write_json_output(self._plot, perfetto(self.timelines))
+        elif self._plot is not None:
+            from kernelbench.report.schedule_plot import schedules_svg
+
+            write_text(Path(self._plot), schedules_svg(found))
+        for each in found if self._save else ():
+            path = save_schedule(Context.find().project.results, each)
+            console.err.print(f"wrote {console.escape(from_here(path))}")
 
 
 def refuse_others(*taken: str) -> None:
@@ -28,19 +67,20 @@ def refuse_others(*taken: str) -> None:
     for each in context.command.params:
         name = each.name or ""
         given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if given and name not in (*taken, "predict", "predict_on", "predict_plot"):
-            raise UsageError(f"--predict and {each.opts[0]}: a prediction runs and keeps nothing")
+        if given and name not in (*taken, *_OWN):
+            raise UsageError(f"--predict and {each.opts[0]}: a prediction runs nothing on a GPU")
 
 
 def show_run(
-    steps: Sequence[str], shapes: Sequence[str], on: str | None, plot: str | None,
+    steps: Sequence[str], shapes: Sequence[str], on: str | None, kept: Kept,
     json: options.RecordOutput,
 ) -> int:  # fmt: skip
     """Predicted times, and what would shorten the critical path."""
-    timelines = _timelines(plot, shapes)
     with console.Watching() as view:
-        found = api.predict(tuple(steps), tuple(shapes), on=on, timelines=timelines, observer=view)
-    _save(timelines, plot)
+        found = api.predict(
+            tuple(steps), tuple(shapes), on=on, timelines=kept.timelines, observer=view
+        )
+    kept.write(found.device, found.found)
     json.write(found.to_json())
     if json.alone:
         return int(ExitCode.PASS)
@@ -55,12 +95,13 @@ def show_run(
     return int(ExitCode.PASS)
 
 
-def show_ab(base: str, cand: str, shapes: Sequence[str], on: str | None, plot: str | None) -> int:
+def show_ab(base: str, cand: str, shapes: Sequence[str], on: str | None, kept: Kept) -> int:
     """Predicted changes; none of them is a verdict that a script may act on."""
-    timelines = _timelines(plot, shapes)
     with console.Watching() as view:
-        found = api.compare(base, cand, tuple(shapes), on=on, timelines=timelines, observer=view)
-    _save(timelines, plot)
+        found = api.compare(
+            base, cand, tuple(shapes), on=on, timelines=kept.timelines, observer=view
+        )
+    kept.write(found.device, found.made)
     headline(found.device, f"{base}→{cand}")
     rows = found.rows()
     right = {*rows[0]} - {"shape", "predicted", "90 % of Δ"} if rows else ()
@@ -103,34 +144,6 @@ def show_fractions(
     ]
     console.show(rows, right={*rows[0]} - {"step", "shape"} if rows else ())
     return int(ExitCode.PASS)
-
-
-def _timelines(path: str | None, shapes: Sequence[str]) -> list[Timeline] | None:
-    """Where the schedules that ``--predict-plot`` asks for go.
-
-    Raises:
-        UsageError: For several shapes, or for a file that cannot be drawn to.
-    """
-    if path is None:
-        return None
-    if len(shapes) != 1:
-        raise UsageError("--predict-plot draws one shape", "name it with --shape")
-    if Path(path).suffix == ".json":
-        options.require_writable(path)
-    else:
-        options.require_plot(path)
-    return []
-
-
-def _save(timelines: list[Timeline] | None, path: str | None) -> None:
-    if timelines is None or path is None:
-        return
-    if Path(path).suffix == ".json":
-        options.write_json_output(path, perfetto(timelines))
-    else:
-        from kernelbench.report.timeline_plot import save_timelines
-
-        save_timelines(timelines, path)
 
 
 def headline(device: DeviceModel, what: str) -> None:

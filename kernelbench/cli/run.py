@@ -279,6 +279,7 @@ def command(
     predict: bool,
     predict_on: str | None,
     predict_plot: str | None,
+    predict_save: bool,
     **asked: Any,
 ) -> int:
     """Check each STEP for correctness, then time it.
@@ -289,11 +290,12 @@ def command(
     nothing is checked or timed: a model says what the GPU would take. Leaves with 3
     if a step is not right, with 5 if every shape was skipped.
     """
-    if predict or predict_on or predict_plot:
+    if predict or predict_on or predict_plot or predict_save:
         from kernelbench.cli import predict_view
 
+        kept = predict_view.Kept(predict_plot, predict_save, shapes)
         predict_view.refuse_others("steps", "shapes", "json")
-        return predict_view.show_run(steps, shapes, predict_on, predict_plot, json)
+        return predict_view.show_run(steps, shapes, predict_on, kept, json)
     view = RunView(json.people)
 
     def show(record: RunRecord) -> None:

@@ -17,12 +17,15 @@ from kernelbench.machine.devices import require_torch
 from kernelbench.predict.model import DEVICES, DeviceModel, device, replay
 from kernelbench.predict.timeline import Timeline, timeline_rows
 from kernelbench.predict.trace import StepTrace, trace, traced_inputs
+from kernelbench.project.building_blocks import source_sha
 from kernelbench.project.context import Context
 from kernelbench.project.model import Step
 from kernelbench.runs.plan import plan_check
 from kernelbench.runs.settings import Names, names_of, step_names
 
 SHOWN_BUBBLES = 5
+#: Smaller changes, and what saves less, are not judged.
+SMALL = 0.03
 #: Parts of the critical path by cause and address, more than it has.
 _PARTS = 4096
 SCHEMA = "kernelbench.prediction/1"
@@ -157,9 +160,14 @@ class PredictedChange:
 
 @dataclass(frozen=True, repr=False)
 class Changes(_Predicted):
-    """Predicted changes from one step to another."""
+    """Predicted changes from one step to another.
+
+    Attributes:
+        made: Every prediction, as they were made.
+    """
 
     found: tuple[PredictedChange, ...]
+    made: tuple[Prediction, ...] = ()
 
     def rows(self) -> list[Row]:
         """A row for each shape; times in us, changes in percent."""
@@ -222,10 +230,9 @@ def predict(
             traced = trace(each.step, each.problem, inputs.data, sms)
             found.append(predicted(context, model, each.step, shape.name, traced, bubbles))
             if timelines is not None:
-                rows = timeline_rows(traced, model.values())
-                timelines.append(
-                    Timeline(each.step.name, shape.name, model.device, found[-1].device_us, rows)
-                )
+                rows, us = timeline_rows(traced, model.values()), found[-1].device_us
+                names = each.step.name, shape.name, model.device
+                timelines.append(Timeline(*names, us, rows, source_sha(each.step)))
     return Predictions(model, tuple(found))
 
 
@@ -266,7 +273,8 @@ def compare(
 ) -> Changes:
     """Predict a change from one step to another; the arguments are those of :func:`predict`."""
     steps = (base, cand) if base != cand else (base,)
-    both = predict(steps, shapes, on=on, bubbles=False, timelines=timelines, observer=observer)
+    listed = timelines is not None
+    both = predict(steps, shapes, on=on, bubbles=listed, timelines=timelines, observer=observer)
     by_step: dict[str, dict[str, Prediction]] = {}
     for each in both.found:
         by_step.setdefault(each.step, {})[each.shape] = each
@@ -276,7 +284,7 @@ def compare(
     ours, theirs = traced[0], traced[-1]
     shared = [shape for shape in ours if shape in theirs]
     changes = [changed(both.device, ours[shape], theirs[shape]) for shape in shared]
-    return Changes(both.device, tuple(changes))
+    return Changes(both.device, tuple(changes), both.found)
 
 
 def changed(model: DeviceModel, base: Prediction, cand: Prediction) -> PredictedChange:
@@ -347,6 +355,27 @@ def bubbles_of(traced: StepTrace, costs: Mapping[str, float]) -> tuple[Bubble, .
         for cause, where in longest
     ]
     return tuple(sorted(found, key=lambda bubble: bubble.if_free_us))
+
+
+def removed(
+    listed: Iterable[Bubble],
+    us: float,
+    before: Mapping[str, float],
+    after: Mapping[str, float],
+    host_us: float = 0.0,
+) -> list[Bubble]:
+    """Bubbles of a list that a change has removed: less than half of their cause is left.
+
+    Args:
+        us: The predicted time before, with ``host_us`` in it.
+        before, after: Parts of the critical path by cause.
+    """
+    return [
+        bubble
+        for bubble in listed
+        if 1 - (bubble.if_free_us + host_us) / us > SMALL
+        and after.get(bubble.cause, 0.0) < before[bubble.cause] / 2
+    ]
 
 
 def ancestors(context: Context, step: Step) -> list[str]:

@@ -20,7 +20,14 @@ import numpy as np
 
 from kernelbench.base.table import Row, markdown
 from kernelbench.kinds.compiled import symbols_of
-from kernelbench.predict.api import ancestors, bubbles_of, host_class, path_by_line
+from kernelbench.predict.api import (
+    SMALL,
+    ancestors,
+    bubbles_of,
+    host_class,
+    path_by_line,
+    removed,
+)
 from kernelbench.predict.model import DeviceModel, device, replay
 from kernelbench.predict.trace import StepTrace, trace, traced_inputs
 from kernelbench.project import overlay
@@ -38,8 +45,6 @@ HOPPER_SHAPES = (*SHAPES, "qwen35-m1", "qwen35-m16", "qwen35", "qwen35-m1024")
 ANCHORS = {"v01": "v01", "v03": "v04", "v04": "v04", "v06": "v07", "v09": "v09", "v14": "v14"}
 #: Whose four figures the rate of L2 was fitted to.
 L2_ANCHOR = "v14"
-#: Reported changes below this are not judged by their sign.
-SMALL = 0.03
 Figures = dict[tuple[str, str], float]
 
 
@@ -151,7 +156,7 @@ def _bubbles(
 ) -> Iterator[str]:
     """Of each change above :data:`SMALL`: the largest bubble that it removed, if it did one."""
     steps = {step.name: step for step in context.lineages.all_steps}
-    rows, removed, everything = [], [], []
+    rows, named, everything = [], [], []
     for each in _changes(context, model):
         real = 1 - each.fast_us / each.slow_us
         if each.shape not in shapes or real <= SMALL:
@@ -162,30 +167,26 @@ def _bubbles(
         )
         before, after = (_by_cause(side, model) for side in (slow, fast))
         listed = bubbles_of(slow, model.values())
-        saves = {bubble: 1 - (bubble.if_free_us + each.host_us) / us for bubble in listed}
-        gone = [
-            bubble
-            for bubble in listed
-            if saves[bubble] > SMALL and after.get(bubble.cause, 0.0) < before[bubble.cause] / 2
-        ]
+        gone = removed(listed, us, before, after, each.host_us)
         everything.append((1 - fast_us / us, real))
         if not gone:
             continue
         bubble = gone[0]
-        removed.append((saves[bubble], real))
+        saves = 1 - (bubble.if_free_us + each.host_us) / us
+        named.append((saves, real))
         rows.append({
             "change": f"{each.slow} → {each.fast}", "shape": each.shape,
             "removed": f"{bubble.cause}, {bubble.where}" if bubble.where else bubble.cause,
             "place": listed.index(bubble) + 1,
             "its cause, µs": f"{before[bubble.cause]:.1f} → {after.get(bubble.cause, 0.0):.1f}",
-            "saves if free": f"{100 * saves[bubble]:.1f} %",
+            "saves if free": f"{100 * saves:.1f} %",
             "saves by replay": f"{100 * (1 - fast_us / us):+.1f} %",
             "saves": f"{100 * real:.1f} %",
         })  # fmt: skip
     yield f"### {model.device}\n"
     yield from markdown(rows) if rows else ["None."]
     yield ""
-    for what, pairs in (("removed, if free", removed), ("all, by replay", everything)):
+    for what, pairs in (("removed, if free", named), ("all, by replay", everything)):
         if pairs:
             off = [abs(p - r) for p, r in pairs]
             yield f"* {what}: {len(pairs)}, off by {100 * statistics.mean(off):.1f} points on"

@@ -18,7 +18,7 @@ from kernelbench.machine.toolchain import emulator_compiler
 from kernelbench.predict.trace import OPS, StepTrace
 
 CostKind = Literal["published", "probed", "fitted", "guess"]
-_SOURCE = Path(__file__).with_name("replay.cpp")
+REPLAY = Path(__file__).with_name("replay.cpp")
 #: ``Costs`` in replay.cpp, in its order.
 COSTS = (
     "clock_ghz", "sms", "shared_per_sm", "hbm_gb_s", "l2_gb_s", "port_bytes", "latency_l2",
@@ -207,7 +207,7 @@ def _cost(path: Path, name: str, raw: Mapping[str, Any], value: str = "value") -
 def _library() -> ctypes.CDLL:
     path = compiler.compile_shared(
         "replay of predictions",
-        [_SOURCE],
+        [REPLAY],
         ("-std=c++20", "-O2", "-Wall"),
         compiler=emulator_compiler(),
         link_flags=(),
@@ -263,15 +263,15 @@ def replay(
 def spans(
     records: np.ndarray[Any, np.dtype[Any]], costs: Mapping[str, float]
 ) -> np.ndarray[Any, np.dtype[Any]]:
-    """What the warps of each launch's first CTA do and wait for, and its SM's units.
+    """What the warps of each launch's first CTA do and wait for, its SM's units, the critical path.
 
     Args:
         records: Of dtype :data:`~kernelbench.predict.trace.RECORD`.
         costs: By the names of :data:`COSTS`.
 
     Returns:
-        Of dtype :data:`SPAN`, times in us. Behind a launch's warps come a row of its tensor core
-        and one of bulk copies.
+        Of dtype :data:`SPAN`, times in us. Behind a launch's warps come rows of its tensor core,
+        of bulk copies and of the critical path.
     """
     records = np.ascontiguousarray(records)
     found = np.empty(len(records), SPAN)

@@ -1,7 +1,7 @@
 // Replays the records of launches (timing.hpp of the emulator) in virtual time: a clock for each
 // warp, waits and arrivals along barriers (max-plus), and servers that serve whoever comes first:
-// by SM the TMA unit, the port to L2, the tensor core, the store queue and the load/store unit;
-// by GPU L2 and HBM. Costs are cycles unless their name says otherwise.
+// by SM the TMA unit, the port to L2 (bulk copies both ways), the tensor core and the load/store
+// unit; by GPU L2 and HBM. Costs are cycles unless their name says otherwise.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -144,8 +144,15 @@ struct Bubble {
   uint32_t cause, pad;
   double cycles;
 };
+// A part of the critical path.
+struct Part {
+  double from, to;
+  Cause cause;
+  uint64_t pc;
+};
 // What a warp of a launch's first CTA, or a unit of its SM, does or waits for; times in us. The
-// rows behind the warps': tensor core, bulk copies. Cause kCauses: a warp is there.
+// rows behind the warps': tensor core, bulk copies, the launch's critical path. Cause kCauses: a
+// warp is there.
 struct Span {
   uint32_t launch, row, cause, pad;
   uint64_t pc;
@@ -189,7 +196,7 @@ class Replay {
     l2_rate_ = c_.l2_gb_s / c_.clock_ghz;
     w_.resize(size_t{grid_} * warps_);
     for (size_t i = 0; i < w_.size(); ++i) w_[i].cta = static_cast<uint32_t>(i / warps_);
-    for (auto* server : {&tma_, &tensor_, &port_, &stores_, &lsu_}) server->resize(sms_);
+    for (auto* server : {&tma_, &tensor_, &port_, &lsu_}) server->resize(sms_);
     mma_pc_.resize(sms_);
     for (auto* server : {&quarter_, &issue_}) server->resize(4 * sms_);
     triggered_.resize(grid_);
@@ -237,11 +244,14 @@ class Replay {
     return last;
   }
 
-  // What a warp did and waited for up to a time, by cause and place. True: it has waited for the
-  // grid before, up to whose end nothing is added.
-  bool critical_path(std::pair<double, int> from,
-                     std::map<std::pair<int, uint64_t>, double>& out) const {
-    auto [at, warp] = from;
+  // What a warp did and waited for up to a time, the last first. True: it has waited for the grid
+  // before, up to whose end nothing is added.
+  bool critical_path(std::pair<double, int> until, std::vector<Part>& out) const {
+    auto [at, warp] = until;
+    const auto back_to = [&](double from, Cause cause, uint64_t pc) {
+      out.push_back({from, at, cause, pc});
+      at = from;
+    };
     while (at > 0) {
       const std::vector<Stretch>& all = w_[warp].stretches;
       auto it = std::upper_bound(all.begin(), all.end(), at + 1e-9,
@@ -249,42 +259,36 @@ class Replay {
       bool own = true, jumped = false;
       while (it != all.begin()) {
         const Stretch& s = *--it;
-        out[{kIssue, 0}] += std::max(0.0, at - s.to);
-        at = std::min(at, s.to);
+        back_to(std::min(at, s.to), kIssue, 0);
         if (s.cause == kGrid) return true;
         if (s.source < 0) {
-          out[{s.cause, s.pc}] += at - s.from;
-          at = s.from;
+          back_to(s.from, s.cause, s.pc);
           continue;
         }
-        out[{s.cause, s.pc}] += at - s.source_at;
         own = false;
         jumped = s.source_at < at;
-        at = s.source_at;
+        back_to(s.source_at, s.cause, s.pc);
         warp = s.source;
         break;
       }
       // All of the warp's time: its CTA began when another one ended.
       const WarpState& w = w_[warp];
       if (own && w.after >= 0) {
-        out[{kIssue, 0}] += std::max(0.0, at - w.begun);
-        at = std::min(at, w.begun);
-        out[{kStart, 0}] += std::min(at, c_.cta_start);
-        at -= c_.cta_start;
+        back_to(std::min(at, w.begun), kIssue, 0);
+        back_to(std::max(0.0, at - c_.cta_start), kStart, 0);
         warp = w.after;
         jumped = true;
       }
       if (!jumped) break;
     }
     at = std::max(at, 0.0);
-    const double begun = std::max(0.0, std::min(at, w_[warp].begun));
-    out[{kIssue, 0}] += at - begun;
-    out[{kStart, 0}] += begun;
+    back_to(std::max(0.0, std::min(at, w_[warp].begun)), kIssue, 0);
+    back_to(0, kStart, 0);
     return false;
   }
 
   // What the first CTA and its SM did, in us from `began`, which is in cycles.
-  void spans(uint32_t launch, double began, Spans& out) const {
+  void spans(uint32_t launch, double began, const std::vector<Part>& path, Spans& out) const {
     const auto put = [&](uint32_t row, int cause, uint64_t pc, double from, double to) {
       const auto us = [&](double cycles) { return (began + cycles) / c_.clock_ghz / 1e3; };
       if (out.count < out.room)
@@ -297,6 +301,8 @@ class Replay {
     }
     for (uint32_t unit = 0; unit < 2; ++unit)
       for (const Stretch& s : units_[unit]) put(warps_ + unit, s.cause, s.pc, s.from, s.to);
+    for (const Part& p : path)
+      if (p.to > p.from) put(warps_ + 2, p.cause, p.pc, p.from, p.to);
   }
 
  private:
@@ -590,8 +596,7 @@ class Replay {
         break;
       case Op::kStore: {
         s.at += c_.issue;
-        const double read =
-            serve(stores_[sm], s.at, c_.store_kib * static_cast<double>(r.a) / 1024);
+        const double read = serve(port_[sm], s.at, c_.store_kib * static_cast<double>(r.a) / 1024);
         s.open_group = std::max(s.open_group, read + c_.store_latency);
         serve(l2_, s.at, static_cast<double>(r.a) / l2_rate_);
         end_ = std::max(end_, s.open_group + c_.latency_l2);
@@ -726,7 +731,7 @@ class Replay {
   size_t sms_ = 1, finished_ = 0;
   double commit_ = 0, hbm_rate_ = 1, l2_rate_ = 1, hbm_ = 0, l2_ = 0, end_ = 0;
   std::vector<WarpState> w_;
-  std::vector<double> tma_, tensor_, port_, stores_, lsu_, quarter_, issue_;
+  std::vector<double> tma_, tensor_, port_, lsu_, quarter_, issue_;
   std::vector<std::pair<double, int>> ended_;      // by CTA: when, by which warp
   std::vector<std::pair<double, int>> triggered_;  // by CTA: when, by which warp
   double before_;                                  // when the grid before ends
@@ -774,17 +779,18 @@ extern "C" __attribute__((visibility("default"))) double kb_replay(
     if (own < 0) return -1;
     ended = began.back() + own;
   }
-  for (size_t i = 0; i < replays.size() && spans != nullptr; ++i)
-    replays[i].spans(static_cast<uint32_t>(i), began[i], *spans);
   const double after = no_start ? 0 : end + c.call, cycles = ended + after;
-  path[{kStart, 0}] = after;
   bool by_trigger = false;
-  for (size_t i = replays.size(); i-- > 0 && room > 0;) {
+  for (size_t i = replays.size(); i-- > 0 && (room > 0 || spans != nullptr);) {
     const Replay& each = replays[i];
+    std::vector<Part> parts;
+    if (i + 1 == replays.size()) parts.push_back({ended - began[i], cycles - began[i], kStart, 0});
     const bool waited =
-        each.critical_path(by_trigger ? each.last_trigger() : each.last_end(), path);
+        each.critical_path(by_trigger ? each.last_trigger() : each.last_end(), parts);
     by_trigger = dependent[i] && !waited;
-    if (!waited) path[{kStart, 0}] += launch + (i > 0 && !dependent[i] ? end : 0);
+    if (!waited) parts.push_back({i > 0 && !dependent[i] ? -launch - end : -launch, 0, kStart, 0});
+    for (const Part& p : parts) path[{p.cause, p.pc}] += p.to - p.from;
+    if (spans != nullptr) each.spans(static_cast<uint32_t>(i), began[i], parts, *spans);
   }
   std::vector<Bubble> sorted;
   for (const auto& [key, spent] : path)

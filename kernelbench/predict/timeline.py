@@ -26,7 +26,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 _KIND_OF = {cause: kind for kind, causes in KINDS.items() for cause in causes}
-TENSOR_CORE, COPIES = "tensor core", "copies under way"
+TENSOR_CORE, COPIES, PATH = "tensor core", "copies under way", "critical path"
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ class Span:
 
 @dataclass(frozen=True)
 class TimelineRow:
-    """A warp of the first CTA, or a unit of its SM.
+    """A warp of the first CTA, a unit of its SM, or the launch's part of the critical path.
 
     Attributes:
-        name: ``warp 4, mma_warp``, :data:`TENSOR_CORE` or :data:`COPIES`.
+        name: ``warp 4, mma_warp``, :data:`TENSOR_CORE`, :data:`COPIES` or :data:`PATH`.
         life: From its first to its last cycle, in us.
     """
 
@@ -57,17 +57,23 @@ class TimelineRow:
 
 @dataclass(frozen=True)
 class Timeline:
-    """What a prediction replays, as far as the first CTA of each launch goes; ``us``: all of it."""
+    """What a prediction replays, as far as the first CTA of each launch goes.
+
+    Attributes:
+        us: All of it.
+        source: Hash of the step's sources.
+    """
 
     step: str
     shape: str
     device: str
     us: float
     rows: tuple[TimelineRow, ...]
+    source: str = ""
 
 
 def timeline_rows(traced: StepTrace, costs: Mapping[str, float]) -> tuple[TimelineRow, ...]:
-    """The rows of a trace, launch by launch: warps, tensor core, copies.
+    """The rows of a trace, launch by launch: warps, tensor core, copies, critical path.
 
     Args:
         costs: By the names of :data:`~kernelbench.predict.model.COSTS`.
@@ -109,10 +115,10 @@ def _row(
         if each["cause"] == len(CAUSES):
             continue
         cause, where = CAUSES[each["cause"]], traced.place(int(each["pc"]))
-        kind = _KIND_OF[cause] if row < warps else "busy"
+        kind = "busy" if row in (warps, warps + 1) else _KIND_OF[cause]
         shown.append(Span(kind, cause, where, float(each["from"]), float(each["to"])))
     shown.sort(key=lambda span: span.begin)
-    name = f"warp {row}" if row < warps else (TENSOR_CORE, COPIES)[row - warps]
+    name = f"warp {row}" if row < warps else (TENSOR_CORE, COPIES, PATH)[row - warps]
     if role:
         name += f", {role}"
     if alive:

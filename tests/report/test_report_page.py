@@ -23,6 +23,7 @@ from kernelbench.project.project_file import find_project
 from kernelbench.report.drawing import short_us
 from kernelbench.report.html import page as report_page
 from kernelbench.report.html.gather import gather
+from kernelbench.report.html.predicted import predicted_pages
 from kernelbench.report.html.record import CheckPage, FindingPage, ReportRecord
 
 pytest.importorskip("matplotlib")
@@ -209,6 +210,8 @@ class TestFigures:
                 continue
             if element.within("svg", "memory"):
                 continue  # sums of the record's: test_a_checked_step_has_its_map_of_memory
+            if element.within("svg", "schedule"):
+                continue  # test_a_predicted_step_has_its_schedule_below_its_parents
             for token in FIGURE.findall(text):
                 if token in words or token in templates:
                     continue
@@ -376,3 +379,48 @@ def test_a_checked_step_has_its_map_of_memory(record: ReportRecord) -> None:
     texts = [t for e, t in page.texts if e.within("svg", "memory")]
     assert "shared memory: 2,064 of 232,448 bytes" in texts
     assert "TMEM: 512 of 512 columns allocated" in texts
+
+
+def test_a_predicted_step_has_its_schedule_below_its_parents(record: ReportRecord) -> None:
+    (lineage,) = (each for each in record.lineages if each.name == "group_gemm")
+    predicted = {each.step: each for each in lineage.predicted}
+    found = predicted["v16"]
+    assert [each.prediction.step for each in found.schedules] == ["v15", "v16"]
+    assert found.drawn and not predicted["v15"].drawn
+    assert found.removed
+    few = replace(lineage, head=None, ladders=(), sweeps=(), rooflines=(), predicted=(found,))
+    text = report_page.page_text(replace(record, lineages=(few,)))
+    page = read_page(text)
+    assert page.mistakes == []
+    (drawn,) = (e for e in page.elements if e.attributes.get("class") == "schedule")
+    # Neither a script nor a click is needed, and a print has it, too.
+    assert not drawn.within("details") and drawn.within("figure")
+    texts = [t for e, t in page.texts if e.within("svg", "schedule")]
+    for each in found.schedules:
+        made = each.prediction
+        title = f"{made.step} on {made.shape}: {short_us(made.device_us)} µs, predicted for "
+        assert title + each.device in texts
+    assert texts.count("critical path") == 2 and "v16 removes it" in texts
+    bubble = next(each.bubble for each in found.removed if each.bubble.where)
+    assert f"{bubble.cause}, {bubble.where}" in texts
+    words = [t for e, t in page.texts if e.tag == "span" and e.attributes.get("class") == "tag"]
+    assert words.count("predicted") == 2
+    heads = {t for e, t in page.texts if e.tag == "th"}
+    assert {"saves, predicted", "device if free, predicted µs"} <= heads
+    stale = replace(found, stale="the model")
+    pages = replace(few, predicted=(stale,))
+    assert "since then the model changed" in report_page.page_text(
+        replace(record, lineages=(pages,))
+    )
+
+
+def test_a_parent_of_other_costs_is_left_out(record: ReportRecord) -> None:
+    (lineage,) = (each for each in record.lineages if each.name == "group_gemm")
+    both = [each.schedules[-1] for each in lineage.predicted]
+    context = Context(find_project(ROOT))
+    steps = {name: context.lineages.get(name) for name in ("v15", "v16")}
+    other = [replace(both[0], costs="others"), replace(both[1], source="edited")]
+    parent, step = predicted_pages(other, steps)
+    assert parent.stale == "the model" and step.stale == "the step's sources"
+    assert len(step.schedules) == 1 and step.removed == ()
+    assert all(each.parent_us is None for each in step.causes)

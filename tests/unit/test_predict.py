@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -23,10 +25,19 @@ from kernelbench.predict import api, evidence
 from kernelbench.predict.device_probes import PROBES, file_text
 from kernelbench.predict.instructions import blocks_of, instructions_by_block
 from kernelbench.predict.model import COSTS, Cost, device, read_device, replay
-from kernelbench.predict.timeline import COPIES, TENSOR_CORE, Timeline, perfetto, timeline_rows
+from kernelbench.predict.schedule import Schedule, read_schedules, save_schedule, schedule_of
+from kernelbench.predict.timeline import (
+    COPIES,
+    PATH,
+    TENSOR_CORE,
+    Timeline,
+    perfetto,
+    timeline_rows,
+)
 from kernelbench.predict.trace import OPS, RECORD, StepTrace, locked_registers
 from kernelbench.project.context import Context
-from kernelbench.report.timeline_plot import save_timelines
+from kernelbench.report.drawing import short_us
+from kernelbench.report.schedule_plot import schedules_svg
 
 #: Costs that differ from each other, so that a sum says which ones are in it.
 COST = {name: float(2 * i + 3) for i, name in enumerate(COSTS)} | {
@@ -128,6 +139,14 @@ def test_without_objdump_a_prediction_says_what_to_install(monkeypatch: pytest.M
     with pytest.raises(EnvironmentProblem, match="objdump") as raised:
         instructions_by_block("lib.so")
     assert raised.value.hint == "install binutils"
+
+
+def test_a_bulk_store_delays_the_loads_behind_it() -> None:
+    store, load = ("store", 0, 64 * 1024), ("load", 1, 7, 4096, 1, 1)
+    behind = ("arrive", 1, 1, 0, COPY), ("wait", 1, 1, 1), ("tmem_store", 1, 100)
+    passes = 64 * COST["store_kib"] + 4096 / COST["port_bytes"]
+    rest = COST["wait"] + COST["issue"] + 100 * COST["tmem_store_register"]
+    assert cycles(store, load, *behind) == pytest.approx(COST["issue"] + passes + rest)
 
 
 def test_a_store_takes_as_long_as_the_sectors_and_passes_of_its_warp() -> None:
@@ -297,13 +316,21 @@ def test_a_timeline_has_the_waits_of_each_warp_and_what_its_units_do() -> None:
     trace["pc"] *= 2
     costs = COST | {"mma_column": 4.0}
     rows = timeline_rows(StepTrace(trace, Places()), costs)  # type: ignore[arg-type]
-    assert [row.name for row in rows] == ["warp 0", "warp 1", TENSOR_CORE, COPIES]
-    load, wait, core, copies = rows
+    assert [row.name for row in rows] == ["warp 0", "warp 1", TENSOR_CORE, COPIES, PATH]
+    load, wait, core, copies, path = rows
     assert load.spans == ()
     begun, ended = wait.life
     assert load.life[0] == begun == pytest.approx((COST["launch"] + COST["cta_start"]) / 1e3)
-    us, _ = replay(trace, costs)
+    us, parts = replay(trace, costs, 20)
     assert ended == pytest.approx(us - (COST["end"] + COST["call"]) / 1e3)
+    # The critical path fills the time, and is what the list of its parts says.
+    assert path.spans[0].begin == 0 and path.spans[-1].end == pytest.approx(us)
+    assert all(a.end == pytest.approx(b.begin) for a, b in itertools.pairwise(path.spans))
+    for part in parts:
+        of = [each for each in path.spans if each.cause == part.cause]
+        assert sum(each.end - each.begin for each in of) == pytest.approx(
+            sum(other.us for other in parts if other.cause == part.cause)
+        )
     copy, product = wait.spans
     assert (copy.kind, copy.where) == ("waits for a copy", f"kernel.cuh:{AT_LOAD}")
     assert (product.kind, product.where) == ("waits for the tensor core", f"kernel.cuh:{AT_MMA}")
@@ -314,15 +341,40 @@ def test_a_timeline_has_the_waits_of_each_warp_and_what_its_units_do() -> None:
     assert copy.end < busy.begin < busy.end < product.end <= ended
 
 
+def schedule(step: str, timeline: Timeline) -> Schedule:
+    where = f"kernel.cuh:{AT_MMA // 2}"
+    bubble = api.Bubble("tensor core", where, 0.5, timeline.us / 2)
+    made = api.Prediction(step, "u0", timeline.us, None, "", 0.9, 1.1, "", (bubble,))
+    return schedule_of(device(), made, timeline)
+
+
 def test_a_timeline_can_be_drawn_and_opened_in_perfetto(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     trace = load_and_multiply()
     rows = timeline_rows(StepTrace(trace, Places()), COST)  # type: ignore[arg-type]
-    found = [Timeline(step, "u0", "NVIDIA B200", 1.0, rows) for step in ("v15", "v16")]
-    save_timelines(found, str(tmp_path / "a.svg"))
-    text = (tmp_path / "a.svg").read_text()
-    for part in ("v16 on u0: 1.0 µs, predicted", "waits for a copy", "warp 1"):
-        assert f">{part}" in text or part in text
+    us, _ = replay(trace, COST)
+    found = [Timeline(step, "u0", "NVIDIA B200", us, rows) for step in ("v15", "v16")]
+    drawn = [schedule(each.step, each) for each in found]
+    for each in drawn:
+        saved = save_schedule(tmp_path, each)
+    core = next(lane for lane in drawn[0].lanes if lane.name == TENSOR_CORE)
+    covered = sum(core.runs[1::3]) / drawn[0].columns
+    assert core.busy is not None and covered == pytest.approx(core.busy, abs=0.01)
+    assert saved == tmp_path / "predicted" / "b200-v16-u0.json"
+    assert read_schedules(tmp_path) == (drawn, [])
+    assert saved.stat().st_size < 20_000
+    saved.write_text("{}")
+    kept, (broken,) = read_schedules(tmp_path)
+    assert kept == drawn[:1] and "b200-v16-u0.json" in broken
+    gone = {("tensor core", f"kernel.cuh:{AT_MMA // 2}")}
+    text = schedules_svg(drawn, gone)
+    root = ElementTree.fromstring(text)
+    words = [each.text or "" for each in root.iter() if each.tag.endswith("text")]
+    assert f"v16 on u0: {short_us(us)} µs, predicted for NVIDIA B200" in words
+    assert {"waits for a copy", "warp 1", "v16 removes it"} <= {*words}
+    marks = [each for each in root.iter() if each.get("class") == "gone"]
+    # In the legend, and once on the parent's critical path.
+    assert len(marks) == 2
+    assert marks[0][0].text == f"tensor core, kernel.cuh:{AT_MMA // 2}"
     document = perfetto(found)
     assert "not measured" in document["otherData"]["note"]
     slices = [each for each in document["traceEvents"] if each["ph"] == "X"]

@@ -15,6 +15,7 @@ from kernelbench.base.version import __version__
 from kernelbench.checks.report import LastCheck, last_checks
 from kernelbench.inspection.code_lock import read_lock
 from kernelbench.lineages.tree import trees
+from kernelbench.predict.schedule import read_schedules
 from kernelbench.project.context import Context
 from kernelbench.project.registry import Lineage
 from kernelbench.records import calibration_record, ledger, outcomes, run_record, store
@@ -79,6 +80,8 @@ def gather(
     source = _read(context, folder, chosen)
     comparisons = _comparisons(source)
     kernels = _kernels(source)
+    schedules, broken = read_schedules(folder)
+    source.notes += broken
     found = trees(
         context.lineages, chosen, source.runs, source.entries,
         outcomes=outcomes.read_outcomes(folder), checks=source.checks,
@@ -88,8 +91,9 @@ def gather(
         on_progress(f"{lineage.name}: sources and figures")
         theirs = [t for of, t in zip(chosen, found, strict=True) if of.peers_of == lineage.name]
         own = LineageSource(
-            context, folder, lineage, tree, theirs, source.runs, comparisons, kernels, diffs
-        )
+            context, folder, lineage, tree, theirs, source.runs, comparisons, kernels, diffs,
+            schedules,
+        )  # fmt: skip
         pages.append(lineage_page(own, source.notes))
     mutations = record.tables_of(context.project.root / record.MUTATIONS)
     return ReportRecord(

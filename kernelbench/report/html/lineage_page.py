@@ -12,12 +12,14 @@ from pathlib import Path
 from kernelbench.base.errors import KernelbenchError
 from kernelbench.lineages.source_diff import SourceDiff, source_diff
 from kernelbench.lineages.tree import Measured, Node, Tree
+from kernelbench.predict.schedule import Schedule
 from kernelbench.project.context import Context
 from kernelbench.project.problem_loading import load_problem
 from kernelbench.project.registry import Lineage, Step
 from kernelbench.records.run_record import RunRecord
 from kernelbench.report import roofline
 from kernelbench.report.html.heads import head_of
+from kernelbench.report.html.predicted import predicted_pages
 from kernelbench.report.html.record import (
     ComparisonPage,
     FastestPage,
@@ -41,6 +43,7 @@ class LineageSource:
         peers: Trees of the lineages that are its peers.
         comparisons: All of the report's; kernels: by step.
         diffs: Whether sources are to be compared.
+        schedules: Predicted ones, of all lineages.
     """
 
     context: Context
@@ -52,6 +55,7 @@ class LineageSource:
     comparisons: Sequence[ComparisonPage]
     kernels: Mapping[str, tuple[KernelPage, ...]]
     diffs: bool
+    schedules: Sequence[Schedule] = ()
 
 
 def lineage_page(source: LineageSource, notes: list[str]) -> LineagePage:
@@ -87,6 +91,7 @@ def lineage_page(source: LineageSource, notes: list[str]) -> LineagePage:
         sweeps=swept,
         rooflines=rooflines,
         peers=tuple(node.step for tree in peers for node in tree.nodes),
+        predicted=tuple(predicted_pages(source.schedules, steps)),
     )
     if lineage.peers_of:
         return page

@@ -31,10 +31,17 @@ from kernelbench.report.drawing import (
     page_colours,
 )
 from kernelbench.report.html.heads import steps_down
-from kernelbench.report.html.record import ComparisonPage, Distribution, LineagePage, ReportRecord
+from kernelbench.report.html.record import (
+    ComparisonPage,
+    Distribution,
+    LineagePage,
+    PredictedPage,
+    ReportRecord,
+)
 from kernelbench.report.ladder_plot import ladder_figure
 from kernelbench.report.memory_map import memory_map_svg
 from kernelbench.report.roofline_plot import roofline_figure
+from kernelbench.report.schedule_plot import schedules_svg
 from kernelbench.report.sweep_plot import sweep_figure
 from kernelbench.report.wait_graph import wait_graph_svg
 
@@ -168,7 +175,8 @@ def _shorten(root: ElementTree.Element, sheet: StyleSheet) -> None:
         for name in ("d", "x", "y", "transform"):
             if name in element.attrib:
                 value = re.sub(r"-?\d+\.\d+", lambda m: f"{float(m[0]):.1f}", element.attrib[name])
-                element.attrib[name] = " ".join(value.split())
+                value = " ".join(re.sub(r"\.0\b", "", value).split())
+                element.attrib[name] = re.sub(r" ?([A-Z]) ?", r"\1", value)
         if element.attrib.get("transform", "").startswith("rotate(-0 "):
             del element.attrib["transform"]
         style = element.attrib.pop("style", "")
@@ -258,6 +266,7 @@ def _environment() -> Any:
         "unit_names": UNITS, "metric_names": METRIC_NAMES, "executor_in_words": _executor_in_words,
         "bars": histogram_bars, "steps_down": steps_down, "by_pair": by_pair,
         "wait_graph": wait_graph_svg, "memory_map": memory_map_svg, "arch_named": arch_named,
+        "schedules": _schedules,
     }  # fmt: skip
     return environment
 
@@ -339,6 +348,11 @@ def histogram_bars(distribution: Distribution, width: int, height: int) -> dict[
 
 def _executor_in_words(name: str) -> str:
     return "a GPU of the step's arch" if device_timed(name) else f"{name} (no times)"
+
+
+def _schedules(found: PredictedPage) -> str:
+    gone = {(each.bubble.cause, each.bubble.where) for each in found.removed}
+    return schedules_svg(found.schedules, gone, page=True)
 
 
 def _drawings(lineage: LineagePage, sheet: StyleSheet) -> Mapping[str, Any]:

@@ -13,6 +13,8 @@ from kernelbench.emulator.findings import Waiting
 from kernelbench.emulator.memory_map import MemoryMap
 from kernelbench.lineages.source_diff import SourceDiff
 from kernelbench.lineages.tree import Checked, Measured
+from kernelbench.predict.api import Bubble
+from kernelbench.predict.schedule import Schedule
 from kernelbench.project.model import Kind, Repair, Reported, StepStatus
 from kernelbench.records.calibration_record import CalibrationRecord
 from kernelbench.records.ledger import LedgerEntry
@@ -195,6 +197,43 @@ class HeadPage:
 
 
 @dataclass(frozen=True)
+class BubblePage:
+    """A bubble of a predicted schedule; it would save the part ``saves`` if it were free."""
+
+    bubble: Bubble
+    saves: float
+
+
+@dataclass(frozen=True)
+class CausePage:
+    """A cause's part of the predicted critical path, in us, and of the parent's."""
+
+    cause: str
+    parent_us: float | None
+    us: float
+
+
+@dataclass(frozen=True)
+class PredictedPage:
+    """A step's predicted schedule on a shape: nobody measured any of it.
+
+    Attributes:
+        schedules: The parent's, if the results have one of the same costs, and the step's. The last
+            is not drawn where another page draws it as a parent's.
+        removed: Bubbles of the parent's list that the step has removed, the largest first.
+        stale: What has changed since, and was not predicted anew.
+    """
+
+    step: str
+    schedules: tuple[Schedule, ...]
+    bubbles: tuple[BubblePage, ...]
+    removed: tuple[BubblePage, ...]
+    causes: tuple[CausePage, ...]
+    stale: str
+    drawn: bool = True
+
+
+@dataclass(frozen=True)
 class LineagePage:
     """One lineage; ``peers_of`` is the lineage that it is a peer of, if it is one."""
 
@@ -211,6 +250,7 @@ class LineagePage:
     sweeps: tuple[Sweep, ...]
     rooflines: tuple[LineageReport, ...]
     peers: tuple[str, ...]
+    predicted: tuple[PredictedPage, ...] = ()
 
 
 @dataclass(frozen=True)
