@@ -86,7 +86,7 @@ def test_all_steps_of_a_lineage(
         ([], "diff compares two steps, found 0; name BASE and CAND"),
         (["v01", "v02", "v03"], "diff compares two steps, found 3"),
         (["v01..v03", "v05"], "diff compares two steps, found 3"),
-        (["moe"], "'moe' is 25 steps; diff compares two"),
+        (["moe"], "'moe' is 26 steps; diff compares two"),
         (["v00"], "v00 has no parent; name the step to compare it with"),
         (["v01", "v99"], "unknown step 'v99'"),
         (["--all", "mo"], "unknown lineage 'mo'; did you mean 'moe'?"),

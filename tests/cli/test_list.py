@@ -88,7 +88,7 @@ def test_status_filters(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "names"),
     [
         (["v22..v23", "v20"], ["v20", "v22", "v23"]),
-        (["moe"], ["mref", *(f"m{i:02}" for i in range(24))]),
+        (["moe"], ["mref", *(f"m{i:02}" for i in range(25))]),
         (["v01", "m01", "--lineage", "moe"], ["m01"]),
         (["nofence", "v16", "--status", "failed"], ["nofence"]),
         (["v01", "--status", "failed"], []),

@@ -83,7 +83,7 @@ def test_a_broken_shapes_file_costs_no_new_step(
         (["one", "--from", "one"], "one exists: "),
         (["two", "--from", "on"], "unknown step 'on'; did you mean 'one'?"),
         (["two", "--from", "moer"], "unknown step 'moer'; did you mean 'm"),
-        (["two", "--from", "moe"], "'moe' is 25 steps; start from one"),
+        (["two", "--from", "moe"], "'moe' is 26 steps; start from one"),
         (["two", "--from", "one", "--file", "x"], "--file goes with --variant"),
     ],
 )
