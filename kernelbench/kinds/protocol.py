@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -33,12 +33,6 @@ class CompiledProblem(Problem, Protocol):
 
         One extent is smaller, so that what a host path keeps of sizes has to change. None if there
         is no such shape; a problem may leave this out.
-        """
-
-    def other_options(self, shape: Any) -> Sequence[Any]:
-        """Shapes of the same sizes, one option of the problem changed in each, for such calls.
-
-        A problem may leave this out.
         """
 
     def prepare(self, step: Step) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -88,7 +89,7 @@ class CallSequence:
 
         yield NEW_VALUES, new_values
         for other in self._other_options():
-            yield OTHER_OPTIONS, lambda name, of=other: self._in_place(name, of, first)
+            yield OTHER_OPTIONS, partial(self._in_place, shape=other, earlier=first)
         fewer = self._fewer_rows()
         if fewer is not None:
             yield FEWER_ROWS, lambda name: self._in_place(name, fewer, first)
@@ -109,12 +110,9 @@ class CallSequence:
             yield RECORDED, lambda name: self._recorded(name, first)
 
     def _other_options(self) -> Sequence[Any]:
-        """The shapes that the problem has for it."""
-        problem = self.step.problem
-        if not hasattr(problem, "other_options"):
-            return ()
-        shapes: Sequence[Any] = problem.other_options(self.case.shape)
-        return shapes
+        """Shapes of the same sizes, one option of the problem changed in each, if it has some."""
+        options = getattr(self.step.problem, "other_options", None)
+        return () if options is None else options(self.case.shape)
 
     def _fewer_rows(self) -> Any | None:
         """The shape that the problem has for it, if the step takes that."""
