@@ -80,6 +80,7 @@ def test_maps_are_requested_ahead():
     module.launch("of_maps", 1, 1, [maps, given], check=2).require_clean()
     module.launch("of_parameters", 1, 1, [maps.tobytes()], check=2).require_clean()
 
+
 LANES = """
 .version 8.6
 .target sm_90a
