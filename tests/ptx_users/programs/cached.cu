@@ -16,8 +16,8 @@ __global__ void read(int* values, cudaSurfaceObject_t image, cudaTextureObject_t
   values[threadIdx.x + kCount] = 1;  // of the loads below none is of these
   // here
   __syncthreads();
-  out[threadIdx.x] = __ldg(values + other) + tex1D<int>(texture, other) +
-                     surf1Dread<int>(image, 4 * other);
+  out[threadIdx.x] =
+      __ldg(values + other) + tex1D<int>(texture, other) + surf1Dread<int>(image, 4 * other);
 }
 
 int main() {

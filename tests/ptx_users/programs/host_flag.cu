@@ -1,6 +1,7 @@
 // The host hands data to a kernel by a flag in mapped memory.
-#include <cuda/atomic>
 #include <cuda_runtime.h>
+
+#include <cuda/atomic>
 
 #include "check.h"
 
