@@ -69,9 +69,9 @@ struct Warp {
   void wake(uint32_t lanes = ~0u);
   std::deque<Collective> collectives;
   std::deque<Collective> gathered;  // by activemask, for each place in the code
-  uint32_t pipe_epoch[2] = {};  // per Pipe
-  uint32_t registers = 0;       // of a thread, as setmaxnreg has set them; 0: as launched
-  WarpTensor tensor;            // of tcgen05.cpp and wgmma.cpp
+  uint32_t pipe_epoch[2] = {};      // per Pipe
+  uint32_t registers = 0;           // of a thread, as setmaxnreg has set them; 0: as launched
+  WarpTensor tensor;                // of tcgen05.cpp and wgmma.cpp
 };
 
 inline uint32_t all_lanes(const Warp& warp) {
