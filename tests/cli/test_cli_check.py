@@ -116,7 +116,7 @@ KB_EXPORT int kb_run(const kb::GroupGemmCall* call, char* message, size_t size) 
                       reinterpret_cast<uint8_t*>(call->sfb[g])};
       const auto m = static_cast<uint32_t>(call->m[g]);
       kb::rt::launch(rows, {.grid = {m, 1, 1}, .threads = kThreads,
-                            .shared_bytes = sizeof(SharedStorage)},
+                            .shared_bytes = sizeof(SharedStorage), .stream = {call->stream}},
                      a, b, reinterpret_cast<kb::f16*>(call->c[g]), call->n[g], call->k[g]);
     }
   });

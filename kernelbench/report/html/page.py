@@ -51,7 +51,7 @@ _LINK = "{http://www.w3.org/1999/xlink}href"
 _AXIS = re.compile(r"matplotlib\.axis_\d+")
 
 #: A page that is sent by mail; where it would be longer it lacks its longest diffs.
-MAX_BYTES = 1_200_000
+MAX_BYTES = 1_250_000
 #: Lines of the longest diff of a file that a page has, tried in this order.
 _DIFF_LINES = (100_000, 250, 180, 130, 90, 60, 40, 20, 0)
 

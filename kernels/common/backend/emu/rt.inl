@@ -29,9 +29,12 @@ inline void refuse_while_recording(const char* call) {
 
 // torch's streams are in no order with the default one (CUDA programming guide, "Default Stream":
 // cudaStreamNonBlocking), nor with each other, and steps have no events.
+inline bool is_elsewhere(Stream stream) {
+  return emu::call_stream() != nullptr && stream.handle != emu::call_stream();
+}
 template <typename Do>
 void enqueue(Stream stream, Do operation) {
-  if (stream.handle != emu::call_stream()) {
+  if (is_elsewhere(stream)) {
     throw Error("an operation on another stream than the call's: nothing puts the two in order");
   }
   if (recording != nullptr) {
@@ -103,7 +106,7 @@ inline void memset_async(void* dst, int value, size_t bytes, Stream stream) {
 }
 inline void stream_synchronize(Stream stream) {
   detail::refuse_while_recording("cudaStreamSynchronize");
-  if (stream.handle != emu::call_stream()) return;
+  if (detail::is_elsewhere(stream)) return;
   emu::finish_queue();
   emu::stream_operation();
 }

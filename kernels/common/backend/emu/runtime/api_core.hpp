@@ -94,7 +94,7 @@ int ctas_per_sm(uint32_t threads, uint32_t shared_bytes);
 // Streams. An operation is done at once, or, while calls are queued (kb_emu_queue), by
 // finish_queue.
 void enqueue(std::function<void()> operation);
-// Of the call that the host makes (kb_emu_call_stream).
+// Of the call that the host makes (kb_emu_call_stream); null if nobody has said.
 const void* call_stream();
 bool queued();
 void finish_queue();
