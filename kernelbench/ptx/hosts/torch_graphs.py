@@ -237,7 +237,7 @@ class _Graph:
         order.require_no_capture()
         outer = order.current
         points = {recorded.root: outer.point}
-        try:
+        with order.on(outer):
             for node in recorded.nodes:
                 if node.line == recorded.main.number:
                     line = outer
@@ -249,8 +249,6 @@ class _Graph:
                 order.current = line
                 node.run()
                 points[node.number] = line.point
-        finally:
-            order.current = outer
 
     def reset(self) -> None:
         """What was recorded is there no longer."""
