@@ -129,8 +129,10 @@ CAUSES = {
     ),
     "flag before the record": (
         "two_hosts.cu",
-        [("  recorded = true;\n", ""), ("  CHECK(cudaEventRecord", ("  recorded = true;\n  CHECK("
-                                       "cudaEventRecord"))],
+        [("  recorded = true;\n", ""),
+         ("  while (!launched) std::this_thread::yield();\n", ""),
+         ("  CHECK(cudaEventRecord", ("  recorded = true;\n  while (!launched) "
+                                     "std::this_thread::yield();\n  CHECK(cudaEventRecord"))],
         "race", "nothing orders the two", "to[threadIdx.x] = ", "to[threadIdx.x] = ",
     ),
     "constants changed": (

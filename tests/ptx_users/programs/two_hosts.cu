@@ -19,7 +19,7 @@ __global__ void scale(const float* from, float* to) {
 }
 
 cudaEvent_t made;
-std::atomic<bool> recorded{false};
+std::atomic<bool> recorded{false}, launched{false};
 float *a, *sums, *scaled, *host;
 
 int first() {
@@ -28,6 +28,7 @@ int first() {
   sum<<<1, kCount, 0, cudaStreamPerThread>>>(a, sums);
   CHECK(cudaEventRecord(made, cudaStreamPerThread));
   recorded = true;
+  while (!launched) std::this_thread::yield();
   CHECK(cudaStreamSynchronize(cudaStreamPerThread));
   return 0;
 }
@@ -38,6 +39,7 @@ int second(float* result) {
   while (!recorded) std::this_thread::yield();
   CHECK(cudaStreamWaitEvent(stream, made, 0));
   scale<<<1, kCount, 0, stream>>>(sums, scaled);
+  launched = true;
   CHECK(cudaStreamSynchronize(stream));  // scaled
   CHECK(cudaMemcpyToSymbolAsync(weights, host, sizeof weights, 0, cudaMemcpyHostToDevice));
   CHECK(cudaMemcpy(result, scaled, kCount * sizeof(float), cudaMemcpyDeviceToHost));
