@@ -245,6 +245,18 @@ def test_pinned_memory_is_the_hosts(script, waits, reads):
     assert waits or ("on the host " in texts[0] and texts[0].endswith(NOTHING))
 
 
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_number_is_the_hosts(script, waits):
+    gpu, staged = ints(1, 2), torch.zeros(2, dtype=torch.int32, pin_memory=True)
+    gpu.copy_(staged, non_blocking=True)
+    if waits:
+        torch.cuda.synchronize()
+    staged[1] = 3  # torch makes a tensor of it
+    found = [each["text"] for each in script.live.order.report()["findings"]]
+    assert len(found) == (not waits)
+    assert waits or " on the host writes a tensor that torch's copy_ " in found[0]
+
+
 def test_a_copy_between_tensors_of_the_gpu_is_waited_for_by_its_stream_alone(script):
     x, y, side = ints(1), ints(0), torch.cuda.Stream()
     torch.cuda.synchronize()

@@ -146,6 +146,11 @@ class StreamOrder:
         """Whether a tensor is on the GPU; None if nothing tells."""
         return self._on_gpu.get(memory_behind(tensor)[0])
 
+    def _places(self, tensors: Iterable[torch.Tensor]) -> set[bool | None]:
+        """Without those of numbers, which torch makes tensors without dimensions of."""
+        found = ((self.place_of(each), each.dim()) for each in tensors)
+        return {place for place, dimensions in found if dimensions or place is not None}
+
     def placed(self, tensor: torch.Tensor, on_gpu: bool | None) -> None:
         """New memory is on the GPU, or aside, or nothing tells."""
         address, size = memory_behind(tensor)
@@ -200,8 +205,7 @@ class StreamOrder:
         Args:
             later: ``non_blocking``, which holds for pinned memory.
         """
-        places = {self.place_of(to), self.place_of(source)}
-        if places == {True}:
+        if len(places := self._places([to, source])) == 1 and None not in places:
             return False
         host = [each for each in (to, source) if self.place_of(each) is not True]
         return not later or any(memory_behind(each)[0] not in self.pinned for each in host)
@@ -315,7 +319,7 @@ class StreamOrder:
 
         As long as nothing can come out of order, it may count as the current stream's.
         """
-        if self._in_order or {self.place_of(each) for each in tensors} != {False}:
+        if self._in_order or self._places(tensors) != {False}:
             yield
             return
         self._host = self._host or self._added("the host")
@@ -339,6 +343,7 @@ class StreamOrder:
         """The last tensor of some memory is no more."""
         line = self._made_on.pop(address, None)
         self._taken_over.pop(address, None)
+        self._on_gpu.pop(address, None)
         if self._running is not None and line is not None and len(self._lines) > 1:
             number = self._running.dropped(address, line.number)
             if number:
