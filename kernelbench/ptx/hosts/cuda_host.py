@@ -442,14 +442,16 @@ class CudaHost:
         return found
 
     def _resident(self, module: int, name: bytes, threads: int, dynamic: int, cluster: int) -> int:
-        """How many CTAs of a kernel the GPU holds at once."""
+        """How many CTAs of a kernel the GPU holds at once; an SM, for clusters of 0."""
         asked, kernel = self._modules[module], name.decode()
 
         def ctas() -> int:
             shared = asked.shape(kernel).static_shared + dynamic
             sms = getattr(self._runner, "gpu_sms", 0)
-            room = asked.residency(kernel, threads, shared, cluster, sms)
-            return _ALL if room is None else room.ctas
+            room = asked.residency(kernel, threads, shared, cluster or 1, sms)
+            if room is None:
+                return _ALL if cluster else 1
+            return room.ctas if cluster else room.per_sm
 
         return self._guarded(_ALL, ctas)
 

@@ -140,10 +140,16 @@ cudaError_t launch_with(const cudaLaunchConfig_t& config, Kernel* kernel, void**
   return status == cudaSuccess ? launch(kernel, form, arguments, config.stream) : status;
 }
 
+// As repeated_runs.py has it.
+constexpr int kFewSms = 4;
+
 int resident_blocks(const Kernel& kernel, int threads, size_t shared) {
   const bool room = threads > 0 && threads <= static_cast<int>(kernel.most_threads) &&
                     shared + kernel.static_shared <= static_cast<size_t>(device.shared_bytes);
-  return room ? 1 : 0;
+  if (!room) return 0;
+  // On a few SMs one each, so that persistent kernels go round.
+  if (device.sms <= kFewSms) return 1;
+  return static_cast<int>(resident(kernel.module, kernel.name.c_str(), threads, shared, 0));
 }
 
 }  // namespace kb::cuda
