@@ -44,7 +44,7 @@ from kernelbench.project.step_files import is_submission
 from kernelbench.ptx.demangle import source_name
 from kernelbench.ptx.hosts.built_program import is_executable
 from kernelbench.ptx.hosts.cuda_build import SOURCES, ProgramSources
-from kernelbench.ptx.hosts.cuda_program import NEEDS_MAIN, CudaProgram
+from kernelbench.ptx.hosts.cuda_program import LARGE_BYTES, NEEDS_MAIN, CudaProgram
 from kernelbench.ptx.hosts.script_session import script_emulation
 from kernelbench.ptx.launch_file import read_launches, run_launches
 from kernelbench.ptx.report import Launched, PtxFinding
@@ -80,6 +80,7 @@ class FileAsked:
         limit_s: Seconds after which one schedule counts as hung.
         given: What the file is checked with; its task is this file's.
         others: Sources that are linked with the file, a CUDA program.
+        new_bytes: What new memory of a script's holds; None for NaN.
     """
 
     file: str
@@ -89,8 +90,10 @@ class FileAsked:
     limit_s: float
     given: FileOptions = field(default_factory=FileOptions)
     others: tuple[str, ...] = ()
+    new_bytes: int | None = None
 
 
+_NEW_MEMORY = "fails once memory that nothing has written holds other values"
 #: What CUDA says of a cooperative launch that the SMs do not hold.
 _TOO_LARGE = "cudaErrorCooperativeLaunchTooLarge"
 
@@ -103,6 +106,7 @@ class FileAnswer:
         reason: One line, of an end that is not ``done``; hint: what to do, empty if unknown.
         asks_sms: Whether it may be wrong for want of SMs; more_sms: on how many it fails, of a
             program that is clean on fewer, or 0.
+        reads_new: Whether a script that is clean has read memory that nothing has written.
     """
 
     launches: tuple[Launched, ...]
@@ -111,6 +115,7 @@ class FileAnswer:
     hint: str = ""
     asks_sms: bool = False
     more_sms: int = 0
+    reads_new: bool = False
 
 
 def answer_to(asked: FileAsked) -> FileAnswer:
@@ -169,10 +174,7 @@ def _program(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnsw
     if program.unnoticed:
         return FileAnswer(tuple(launches), "fault", program.unnoticed)
     if program.needs_new_memory:
-        return FileAnswer(
-            tuple(launches), "wrong",
-            "main fails once memory that nothing has written holds other values",
-        )  # fmt: skip
+        return FileAnswer(tuple(launches), "wrong", f"main {_NEW_MEMORY}")
     return FileAnswer(tuple(launches), more_sms=program.fails_on_sms)
 
 
@@ -180,6 +182,9 @@ def _script(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswe
     require_torch(f"{file.name}: a script")
     from kernelbench.problems.task_folder import wrong_by_task
 
+    if asked.new_bytes is not None:  # it has printed everything once
+        for stream in (1, 2):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
     sys.argv = [str(file), *asked.given.arguments]
     tests = files_of_tests(file)
     # As `python -m pytest` has it; of a script the folder.
@@ -192,6 +197,7 @@ def _script(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswe
         seed=asked.seed,
         sms=asked.sms,
         limit_s=asked.limit_s,
+        new_bytes=asked.new_bytes,
     ) as session:
         session.import_built(asked.given.extensions)
         session.expect_streams(tests or [file])
@@ -223,7 +229,8 @@ def _script(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswe
             launches += session.launches
     if end == "done" and session.unnoticed:
         end, reason = "fault", session.unnoticed
-    return FileAnswer(tuple(launches), end, reason)
+    clean = end == "done" and not any(each.report.errors for each in launches)
+    return FileAnswer(tuple(launches), end, reason, reads_new=clean and session.reads_new_memory)
 
 
 def _builds_torch() -> bool:
@@ -274,8 +281,9 @@ def check_files(
                 name, request.schedules, request.seed, request.sms[0], request.call_limit_s,
                 replace(given, task=task), others,
             )  # fmt: skip
+            digest = _digest(Path(name))  # now: the file may be gone by the end
             answer, sms = _answer(asked, lambda: on_progress and on_progress(""))
-            done.append(_checked(Path(name), answer, replace(request, sms=(sms,))))
+            done.append(_checked(Path(name), digest, answer, replace(request, sms=(sms,))))
     except KeyboardInterrupt as error:
         failure = error
     return report_of(request, (), DEFAULT_EMULATION.mma_rounding, command, done, failure)
@@ -315,7 +323,12 @@ def _has_main(source: Path) -> bool:
     return _MAIN.search(without_comments(source.read_bytes())) is not None
 
 
-def _checked(file: Path, answer: FileAnswer, request: CheckRequest) -> StepCheck:
+def _digest(file: Path) -> str:
+    files = files_of_tests(file) or [file] * file.is_file()
+    return hashlib.sha256(b"".join(each.read_bytes() for each in files)).hexdigest()
+
+
+def _checked(file: Path, digest: str, answer: FileAnswer, request: CheckRequest) -> StepCheck:
     if answer.end == "usage":
         raise UsageError(answer.reason, answer.hint or None)
     if answer.end == "environment":
@@ -326,12 +339,11 @@ def _checked(file: Path, answer: FileAnswer, request: CheckRequest) -> StepCheck
         status: CheckStatus = "wrong" if answer.end == "wrong" else "fault"
         whole = _SCRIPT_ROW if file.suffix in (".py", ".ptx") or file.is_dir() else "program"
         rows.append(CheckRow(name, whole, "", status, 0, 0, 0.0, reason=answer.reason))
-    tests = files_of_tests(file)
     if not rows:
         hint = _CALLED_BY_RUN.format(file=file) if file.suffix == ".py" else _ARGUMENTS_GO
-        raise UsageError(f"{file}: it launched no kernel", _OF_TESTS if tests else hint)
-    text = b"".join(each.read_bytes() for each in tests or [file])
-    return StepCheck(name, hashlib.sha256(text).hexdigest(), None, tuple(rows))
+        hint = _OF_TESTS if files_of_tests(file) else hint
+        raise UsageError(f"{file}: it launched no kernel", hint)
+    return StepCheck(name, digest, None, tuple(rows))
 
 
 def task_beside(file: Path) -> str:
@@ -342,8 +354,13 @@ def task_beside(file: Path) -> str:
 
 def _answer(asked: FileAsked, shown: Callable[[], object]) -> tuple[FileAnswer, int]:
     """What came of a file, and on how many SMs: on those of a GPU if it launches nothing on less,
-    and is not told how many it has; and on more where it fails on those only."""
+    and is not told how many it has; and on more where it fails on those only. A script is run again
+    with other values in new memory if it has read some."""
     answer, whole = _one_answer(asked, shown), ARCHES[asked.given.arch].sms
+    if answer.reads_new:
+        again = _one_answer(replace(asked, new_bytes=LARGE_BYTES), shown)
+        if again.end in ("wrong", "fault"):
+            return replace(again, end="wrong", reason=f"it {_NEW_MEMORY}"), asked.sms
     if answer.more_sms:
         return _one_answer(replace(asked, sms=answer.more_sms), shown), answer.more_sms
     if not answer.asks_sms or asked.given.gpu_sms:

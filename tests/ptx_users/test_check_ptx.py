@@ -10,9 +10,11 @@ import pytest
 from conftest import ROOT, launch
 
 from kernelbench.base.errors import UsageError
+from kernelbench.checks import files
 from kernelbench.checks.api import check
 from kernelbench.checks.file_kinds import is_file_to_check
 from kernelbench.checks.files import FileAsked, answer_to
+from kernelbench.checks.rows import CheckRequest, FileOptions
 from kernelbench.machine.toolchain import emulator_compiler
 from kernelbench.ptx.launch_file import DTYPES, LaunchArray, read_launches
 
@@ -214,3 +216,29 @@ def test_which_files_are_checked_as_files(tmp_path):
     submission.write_text("def custom_kernel(data):\n    return data\n")
     names = [str(script), str(submission), "k.ptx", "v07", str(tmp_path / "none.py")]
     assert [is_file_to_check(name) for name in names] == [True, False, True, False, False]
+
+
+@pytest.mark.parametrize("end", ["done", "wrong"])
+def test_a_script_that_reads_new_memory_is_run_again(monkeypatch, end):
+    def answered(asked, _):
+        if asked.new_bytes is None:
+            return files.FileAnswer((), reads_new=True)
+        return files.FileAnswer((), end)
+
+    monkeypatch.setattr(files, "_one_answer", answered)
+    answer, _ = files._answer(files.FileAsked("a.py", 1, 1, 4, 1.0), lambda: None)
+    assert answer.end == end and (end == "done" or files._NEW_MEMORY in answer.reason)
+
+
+def test_a_source_that_is_gone_by_the_end(monkeypatch, tmp_path):
+    source = tmp_path / "a.ptx"
+    source.write_text("")
+
+    def answered(asked, _):
+        source.unlink()
+        return files.FileAnswer((), "fault", "it left")
+
+    monkeypatch.setattr(files, "_one_answer", answered)
+    request = CheckRequest((4,), schedules=1, seed=1, call_limit_s=1.0, max_findings=1)
+    report = files.check_files([str(source)], request, FileOptions(), "check", None)
+    assert [row.reason for row in report.steps[0].rows] == ["it left"]

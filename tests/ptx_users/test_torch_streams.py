@@ -196,6 +196,12 @@ def test_memory_that_nothing_has_written(script):
     assert len(script.live.order.report()["notes"]) == 1
 
 
+def test_new_memory_may_hold_other_values(modules):
+    with cuda_on_cpu(90, 4) as live, live.order.checked():
+        live.order.new_bytes = 1
+        assert torch.empty(3, dtype=torch.int16, device="cuda").tolist() == [0x101] * 3
+
+
 def test_tensors_without_memory_of_their_own(script):
     with torch.cuda.stream(torch.cuda.Stream()):
         sparse = torch.eye(2, device="cuda").to_sparse()

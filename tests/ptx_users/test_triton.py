@@ -157,6 +157,31 @@ def test_new_memory_holds_nan(triton):
         assert torch.zeros(8, device="cuda").sum() == 0
 
 
+LARGEST = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def largest(x, found):
+    tl.atomic_max(found, tl.max(tl.load(x + tl.arange(0, 64))))
+
+found = torch.{made}(1, dtype=torch.int32, device="cuda")  # NaN's bytes are -1: less than all
+largest[(1,)](torch.arange(64, dtype=torch.int32, device="cuda"), found)
+print(found.item())
+assert found.item() == 63
+"""
+
+
+@pytest.mark.parametrize("made", ["zeros", "empty"])
+def test_other_values_in_new_memory(triton, tmp_path, made, capfd):
+    script = tmp_path / "largest.py"
+    script.write_text(LARGEST.format(made=made))
+    rows = check([str(script)], schedules=2, seed=1).steps[0].rows
+    assert [row.status for row in rows] == (["clean"] if made == "zeros" else ["finding", "wrong"])
+    assert made == "zeros" or rows[0].seen[0].finding.kind == "unwritten"
+    assert made == "zeros" or rows[1].reason.endswith("nothing has written holds other values")
+    assert capfd.readouterr().out.count("63\n") == 1
+
+
 def test_beyond_an_array_is_found(triton):
     import torch
     import triton.language as tl

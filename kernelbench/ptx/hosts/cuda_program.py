@@ -49,7 +49,7 @@ from kernelbench.ptx.script_symbols import sources_are_in
 NEEDS_MAIN = "name the source that has it, too, or write one that launches the kernels"
 
 #: Bytes that are large numbers, and no NaN, in every format of 8, 16, 32 and 64 bits.
-_LARGE = 0x5B
+LARGE_BYTES = 0x5B
 
 
 class CudaProgram:
@@ -187,7 +187,7 @@ class CudaProgram:
         if how.startswith(SCALED):
             host.scale(*map(int, how.removeprefix(SCALED).split("x")))
         if how == LARGE:
-            host.fill(_LARGE)
+            host.fill(LARGE_BYTES)
         if how.startswith(SET_BACK):
             runtime(shipped_blocks()).set_back(how.removeprefix(SET_BACK))
         status = self._run_main(host, main, words)

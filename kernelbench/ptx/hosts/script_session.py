@@ -101,6 +101,7 @@ class ScriptSession(TritonSession):
         """
         if self._host is None:
             self._host = cuda_host()
+            self._host.fill(self._live.order.new_bytes)
             self._stack.enter_context(self._driving(self._host, name))
         return self._host
 
@@ -153,11 +154,14 @@ def _calling_script() -> Path | None:
 
 @contextlib.contextmanager
 def script_emulation(
-    arch: int, *, check: int, seed: int, sms: int, limit_s: float
+    arch: int, *, check: int, seed: int, sms: int, limit_s: float, new_bytes: int | None = None
 ) -> Iterator[ScriptSession]:
     """As :func:`~kernelbench.ptx.hosts.triton_session.triton_emulation`, and torch's
     ``load_inline`` and ``load`` build for the emulator. What CuTe DSL compiles, if it is imported
     meanwhile, is run there too. Neither it nor Triton need be installed.
+
+    Args:
+        new_bytes: What new memory holds; None for NaN.
 
     Raises:
         UsageError: For an arch that is not known; behind the body, for what an extension has
@@ -166,6 +170,7 @@ def script_emulation(
     require_arch(arch)
     with contextlib.ExitStack() as stack:
         live = stack.enter_context(cuda_on_cpu(arch, sms))
+        live.order.new_bytes = live.order.new_bytes if new_bytes is None else new_bytes
         session = ScriptSession(arch, check, seed, sms, limit_s, live, stack)
         if importlib.util.find_spec("triton") is not None:
             stack.enter_context(triton_driven_by(session))

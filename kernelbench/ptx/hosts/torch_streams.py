@@ -107,6 +107,8 @@ class StreamOrder:
         self.new_on_gpu = False
         #: What comes before the first stream is opened may be beside what is on it.
         self.opens_streams = False
+        #: Of memory that holds nothing: NaN, as `cudaMalloc`'s here.
+        self.new_bytes = 0xFF
         self._host: StreamLine | None = None
         # By the address of a storage of the GPU's: where it was made, what it takes over.
         self._made_on: dict[int, StreamLine] = {}
@@ -328,10 +330,10 @@ class StreamOrder:
         self.host_waits(self._host.point)
 
     def made_empty(self, tensor: torch.Tensor) -> None:
-        """A tensor was made that holds nothing: NaN, as ``cudaMalloc``'s memory does here."""
+        """A tensor was made that holds nothing."""
         address, size = memory_behind(tensor)
         if self._running is not None and size:
-            ctypes.memset(address, 0xFF, size)
+            ctypes.memset(address, self.new_bytes, size)
             self._fresh.add(address)
             self._running.fresh(address)
 

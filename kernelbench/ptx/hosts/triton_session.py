@@ -87,6 +87,11 @@ class TritonSession(TritonLaunches):
             self._launches.explain_failure(self._live.order.report())
 
     @property
+    def reads_new_memory(self) -> bool:
+        """Whether launches have read memory that nothing has written."""
+        return self._launches.reads_new_memory
+
+    @property
     def reports(self) -> tuple[PtxReport, ...]:
         """The report of each launch, in order."""
         return tuple(each.report for each in self.launches)
