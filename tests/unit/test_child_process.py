@@ -37,6 +37,12 @@ def test_how_a_process_ended() -> None:
     assert raised.last_line == "ZeroDivisionError: division by zero"
 
 
+def test_an_exit_that_has_no_end_takes_nothing_away() -> None:
+    code = "import atexit, time; atexit.register(time.sleep, 600)"
+    found = run_in_child(eval, [f"exec({code!r}) or 5"], int)
+    assert (found.value, found.ended_with) == (5, "SIGALRM")
+
+
 def test_no_process_is_left() -> None:
     hung = run_in_child(time.sleep, [600], int, 1.0)
     assert (hung.value, hung.timed_out, hung.ended_with) == (None, True, "SIGKILL")
