@@ -46,6 +46,8 @@ from kernelbench.ptx.sources import PtxSymbols
 #: Schedules of ``check=True``.
 DEFAULT_SCHEDULES = 20
 _MESSAGE_BYTES = 1024
+_EACH_OTHER = "words that the other writes, in turn, which is not emulated"
+_FROM_OUTSIDE = "check it with the words that it waits for written before its launch"
 _GIVES_UP = ("brkpt", "trap", "assertion failed")
 
 
@@ -182,7 +184,11 @@ class PtxModule:
             # One first: what comes behind may change again what the launch waits for.
             many = 1
             while run.hangs_at_word and others(0):
-                run, many = run.beside(functools.partial(others, many)), 2 * many
+                again = run.beside(functools.partial(others, many))
+                if again is None:
+                    name = source_name(kernel)
+                    raise PtxError(f"{name}: it and streams wait for {_EACH_OTHER}", _FROM_OUTSIDE)
+                run, many = again, 2 * many
                 if beside:
                     run = run.interleaved(beside, (INTERLEAVED,))
                 run.make([seed], self._symbols)
@@ -529,9 +535,12 @@ class _Schedules:
         emulation = replace(self._emulation, sms=max(self._emulation.sms, ctas))
         return self._again(emulation=emulation)
 
-    def beside(self, others: Callable[[], object]) -> _Schedules:
-        """The same launch once operations that may run beside it are done."""
-        return self._again((BESIDE,), meanwhile=others)
+    def beside(self, others: Callable[[], int]) -> _Schedules | None:
+        """The same launch once operations that may run beside it are done; None if those that are
+        there wait for what it has written."""
+        done: list[int] = []
+        run = self._again((BESIDE,), meanwhile=lambda: done.append(others()))
+        return run if any(done) else None
 
     def leave_to(self, beside: LaunchesBeside) -> None:
         """Undo it, and have it be made with what runs beside it."""

@@ -9,6 +9,7 @@ import pytest
 
 import kernelbench.ptx
 from kernelbench.emulator.settings import Emulation
+from kernelbench.ptx.errors import PtxError
 from kernelbench.ptx.hosts.checked_launches import CheckedLaunches
 
 pytestmark = pytest.mark.usefixtures("emulator_runtime")
@@ -310,3 +311,13 @@ def test_what_is_the_same_in_every_schedule_runs_in_two(
     assert report.schedules == schedules
     assert sum(each.schedules for each in report.errors if each.finding.kind == "race") == races
     assert launches.order_matters == (schedules > 2)
+
+
+def test_work_that_waits_for_what_the_launch_has_written_is_refused(module):
+    """It is made anew once others have been done, and has written nothing then."""
+    words = np.zeros(2, np.uint32)
+    with pytest.raises(PtxError, match="go_round: it and streams wait for words that the other"):
+        module.launch(
+            "go_round", 1, 1, [words, 2**31], check=1, memory={"words": words},
+            others=lambda perform: 0 if perform else 1, neighbours=list,
+        )  # fmt: skip
