@@ -33,7 +33,7 @@ from kernelbench.checks.rows import (
     StepCheck,
 )
 from kernelbench.emulator.assumptions import ALL_SMS
-from kernelbench.emulator.runtime import runtime_library
+from kernelbench.emulator.runtime import runtime, runtime_library
 from kernelbench.emulator.settings import DEFAULT_EMULATION
 from kernelbench.kinds.callables import describe_exception
 from kernelbench.machine.arch import ARCHES
@@ -81,6 +81,7 @@ class FileAsked:
         given: What the file is checked with; its task is this file's.
         others: Sources that are linked with the file, a CUDA program.
         new_bytes: What new memory of a script's holds; None for NaN.
+        set_back: In which memory its launches find words as they were first; empty for none.
     """
 
     file: str
@@ -91,9 +92,16 @@ class FileAsked:
     given: FileOptions = field(default_factory=FileOptions)
     others: tuple[str, ...] = ()
     new_bytes: int | None = None
+    set_back: str = ""
+
+    @property
+    def has_run(self) -> bool:
+        """Whether a script has run as it is, and printed everything once."""
+        return self.new_bytes is not None or bool(self.set_back)
 
 
 _NEW_MEMORY = "fails once memory that nothing has written holds other values"
+_MOST_LEFT = 3
 #: What CUDA says of a cooperative launch that the SMs do not hold.
 _TOO_LARGE = "cudaErrorCooperativeLaunchTooLarge"
 
@@ -107,6 +115,8 @@ class FileAnswer:
         asks_sms: Whether it may be wrong for want of SMs; more_sms: on how many it fails, of a
             program that is clean on fewer, or 0.
         reads_new: Whether a script that is clean has read memory that nothing has written.
+        left: In which memory launches of a script that fails have found what earlier ones had
+            left, if nothing else tells why it does.
     """
 
     launches: tuple[Launched, ...]
@@ -116,6 +126,7 @@ class FileAnswer:
     asks_sms: bool = False
     more_sms: int = 0
     reads_new: bool = False
+    left: tuple[str, ...] = ()
 
 
 def answer_to(asked: FileAsked) -> FileAnswer:
@@ -182,7 +193,7 @@ def _script(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswe
     require_torch(f"{file.name}: a script")
     from kernelbench.problems.task_folder import wrong_by_task
 
-    if asked.new_bytes is not None:  # it has printed everything once
+    if asked.has_run:
         for stream in (1, 2):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
     sys.argv = [str(file), *asked.given.arguments]
@@ -199,6 +210,8 @@ def _script(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswe
         limit_s=asked.limit_s,
         new_bytes=asked.new_bytes,
     ) as session:
+        if asked.set_back:
+            runtime(shipped_blocks()).set_back(asked.set_back)
         session.import_built(asked.given.extensions)
         session.expect_streams(tests or [file])
         is_about_to_print()
@@ -229,8 +242,12 @@ def _script(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswe
             launches += session.launches
     if end == "done" and session.unnoticed:
         end, reason = "fault", session.unnoticed
-    clean = end == "done" and not any(each.report.errors for each in launches)
-    return FileAnswer(tuple(launches), end, reason, reads_new=clean and session.reads_new_memory)
+    found = any(each.report.errors for each in launches)
+    return FileAnswer(
+        tuple(launches), end, reason,
+        reads_new=end == "done" and not found and session.reads_new_memory,
+        left=() if end == "done" or found else tuple(session.memory_with_leftovers),
+    )  # fmt: skip
 
 
 def _builds_torch() -> bool:
@@ -355,12 +372,17 @@ def task_beside(file: Path) -> str:
 def _answer(asked: FileAsked, shown: Callable[[], object]) -> tuple[FileAnswer, int]:
     """What came of a file, and on how many SMs: on those of a GPU if it launches nothing on less,
     and is not told how many it has; and on more where it fails on those only. A script is run again
-    with other values in new memory if it has read some."""
+    with other values in new memory if it has read some, or with memory set back that its launches
+    have left changed, if it fails."""
     answer, whole = _one_answer(asked, shown), ARCHES[asked.given.arch].sms
     if answer.reads_new:
         again = _one_answer(replace(asked, new_bytes=LARGE_BYTES), shown)
         if again.end in ("wrong", "fault"):
             return replace(again, end="wrong", reason=f"it {_NEW_MEMORY}"), asked.sms
+    for name in answer.left[:_MOST_LEFT]:
+        if _one_answer(replace(asked, set_back=name), shown).end == "done":
+            launches = tuple(each.told_of_leftovers(name) for each in answer.launches)
+            return replace(answer, launches=launches), asked.sms
     if answer.more_sms:
         return _one_answer(replace(asked, sms=answer.more_sms), shown), answer.more_sms
     if not answer.asks_sms or asked.given.gpu_sms:

@@ -123,6 +123,18 @@ class Launched:
         assumed = (*self.report.assumptions, assumption)
         return replace(self, report=replace(self.report, assumptions=assumed))
 
+    def told_of_leftovers(self, memory: str) -> Launched:
+        """The same, with what it has found there of earlier launches first."""
+        notes = self.report.notes
+        first = (each for each in notes if each.finding.kind == "not-reset")
+        found = (each for each in first if memory_of(each) == memory)
+        return replace(self, report=replace(self.report, findings=(*found, *self.report.findings)))
+
+
+def memory_of(note: PtxFinding) -> str:
+    """The allocation or variable, whichever argument points there."""
+    return note.finding.buffer.partition(" (")[0]
+
 
 def found_in(raw: Mapping[str, Any], symbols: PtxSymbols, seed: int) -> tuple[PtxFinding, ...]:
     """The findings of one schedule, from what the runtime reported."""

@@ -15,8 +15,10 @@ from kernelbench.checks.api import check
 from kernelbench.checks.file_kinds import is_file_to_check
 from kernelbench.checks.files import FileAsked, answer_to
 from kernelbench.checks.rows import CheckRequest, FileOptions
+from kernelbench.emulator.findings import Finding
 from kernelbench.machine.toolchain import emulator_compiler
 from kernelbench.ptx.launch_file import DTYPES, LaunchArray, read_launches
+from kernelbench.ptx.report import Launched, PtxFinding, PtxReport
 
 pytestmark = pytest.mark.skipif(emulator_compiler() is None, reason="no C++ compiler")
 
@@ -228,6 +230,22 @@ def test_a_script_that_reads_new_memory_is_run_again(monkeypatch, end):
     monkeypatch.setattr(files, "_one_answer", answered)
     answer, _ = files._answer(files.FileAsked("a.py", 1, 1, 4, 1.0), lambda: None)
     assert answer.end == end and (end == "done" or files._NEW_MEMORY in answer.reason)
+
+
+@pytest.mark.parametrize("helps", ["", "y"])
+def test_a_script_that_fails_is_run_again_with_words_set_back(monkeypatch, helps):
+    left = Finding("not-reset", "finds", None, None, "y (argument 1)", (0,), 0, 0, -1)
+    note = PtxFinding(left, "error", (), (), 1)
+    made = Launched("grid 1", 1, PtxReport("add", (), (), 1, 0.0, notes=(note,)))
+
+    def answered(asked, _):
+        ends_well = asked.set_back == helps != ""
+        return files.FileAnswer((made,), "done" if ends_well else "wrong", left=("x", "y"))
+
+    monkeypatch.setattr(files, "_one_answer", answered)
+    answer, _ = files._answer(files.FileAsked("a.py", 1, 1, 4, 1.0), lambda: None)
+    assert answer.end == "wrong"
+    assert answer.launches[0].report.findings == ((note,) if helps else ())
 
 
 def test_a_source_that_is_gone_by_the_end(monkeypatch, tmp_path):

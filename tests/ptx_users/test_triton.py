@@ -179,7 +179,34 @@ def test_other_values_in_new_memory(triton, tmp_path, made, capfd):
     assert [row.status for row in rows] == (["clean"] if made == "zeros" else ["finding", "wrong"])
     assert made == "zeros" or rows[0].seen[0].finding.kind == "unwritten"
     assert made == "zeros" or rows[1].reason.endswith("nothing has written holds other values")
-    assert capfd.readouterr().out.count("63\n") == 1
+    assert capfd.readouterr().err.count("63\n") == 1
+
+
+SUMS = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def add(x, sums):
+    at = tl.arange(0, 64)
+    tl.atomic_add(sums + at, tl.load(x + at))
+
+x, sums = torch.ones(64, device="cuda"), torch.zeros(64, device="cuda")
+for turn in range(2):
+    {reset}
+    add[(1,)](x, sums)
+    print(sums[0].item())
+    assert sums[0].item() == 1
+"""
+
+
+@pytest.mark.parametrize("reset", ["sums.zero_()", "pass"])
+def test_what_an_earlier_launch_has_left(triton, tmp_path, reset, capfd):
+    script = tmp_path / "sums.py"
+    script.write_text(SUMS.format(reset=reset))
+    rows = check([str(script)], schedules=2, seed=1).steps[0].rows
+    assert [row.status for row in rows] == (["finding", "wrong"] if reset == "pass" else ["clean"])
+    assert reset != "pass" or rows[0].seen[0].finding.kind == "not-reset"
+    assert capfd.readouterr().err.split() == ["1.0", "2.0" if reset == "pass" else "1.0"]
 
 
 def test_beyond_an_array_is_found(triton):

@@ -20,7 +20,15 @@ from kernelbench.ptx.demangle import short_name, source_name
 from kernelbench.ptx.errors import PtxError
 from kernelbench.ptx.hosts.cuda_launch import CudaLaunch
 from kernelbench.ptx.launcher import LaunchesBeside, PtxModule
-from kernelbench.ptx.report import Launched, PtxFinding, PtxReport, each_once, found_in, notes_in
+from kernelbench.ptx.report import (
+    Launched,
+    PtxFinding,
+    PtxReport,
+    each_once,
+    found_in,
+    memory_of,
+    notes_in,
+)
 from kernelbench.ptx.script_symbols import host_place, host_symbols
 
 #: The row of what is found between launches.
@@ -226,7 +234,7 @@ class CheckedLaunches:
     def memory_with_leftovers(self) -> list[str]:
         """Where launches have found words that an earlier one of their kernel had changed."""
         notes = (each for made in self.made for each in made.report.notes)
-        left = (_memory_of(each) for each in notes if each.finding.kind == "not-reset")
+        left = (memory_of(each) for each in notes if each.finding.kind == "not-reset")
         return [*dict.fromkeys(left)]
 
     @property
@@ -321,11 +329,6 @@ def interleaves(seed: int) -> bool:
     return seed % 2 == 1
 
 
-def _memory_of(note: PtxFinding) -> str:
-    """The allocation or variable, whichever argument points there."""
-    return note.finding.buffer.partition(" (")[0]
-
-
 def _decides(note: PtxFinding) -> bool:
     """Whether a kernel goes on by what an atomic gives of memory that holds nothing."""
     return note.finding.kind == "unwritten" and note.finding.text.startswith("atom ")
@@ -335,7 +338,7 @@ def _explains(note: PtxFinding, errors: set[str], wrong: bool, stale: Collection
     """Whether a note is the cause; ``errors``: what else its launch has, the others of
     :meth:`CheckedLaunches.explain`."""
     if stale or note.finding.kind == "not-reset":
-        return note.finding.kind == "not-reset" and _memory_of(note) in stale
+        return note.finding.kind == "not-reset" and memory_of(note) in stale
     text = note.finding.text
     hangs = (
         errors == {"hang"} and not text.startswith("a load") and "that the host reads" not in text

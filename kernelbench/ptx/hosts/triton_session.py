@@ -92,6 +92,11 @@ class TritonSession(TritonLaunches):
         return self._launches.reads_new_memory
 
     @property
+    def memory_with_leftovers(self) -> list[str]:
+        """Where launches have found words that an earlier one of their kernel had changed."""
+        return self._launches.memory_with_leftovers
+
+    @property
     def reports(self) -> tuple[PtxReport, ...]:
         """The report of each launch, in order."""
         return tuple(each.report for each in self.launches)
