@@ -37,6 +37,13 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # pytest and torch are many objects, few of them garbage.
 gc.set_threshold(50_000, 20, 50)
 
+
+def pytest_collection_finish() -> None:
+    """What is there by now stays: no collection of a test has to look at it."""
+    gc.collect()
+    gc.freeze()
+
+
 ROOT = Path(__file__).resolve().parents[1]
 SUBMISSIONS = ROOT / "tests" / "submissions"
 MAIN = str(ROOT / "kernelbench" / "__main__.py")

@@ -73,6 +73,8 @@ def _carry_out(
         if not (pid := os.fork()):
             os.close(reply)
             tempfile.tempdir = None
+            if ready_children.are_for(asked["arguments"]):
+                ready_children.begin()
             asked["encoding"] = sys.stdout.encoding
             command_server._command(asked, files)
         with socket.socket(fileno=reply) as tells:
@@ -86,7 +88,8 @@ def main() -> None:
     """Import what commands do, and fork them."""
     source = ready_process.begun()
     with contextlib.suppress(KernelbenchError):  # of what is installed: commands say it themselves
-        for name in (*command_server._MODULES, *(f"kernelbench.cli.{each}" for each in COMMANDS)):
+        commands = (f"kernelbench.cli.{each}" for each in COMMANDS)
+        for name in (*command_server._MODULES, *commands, *ready_children.MODULES):
             importlib.import_module(name)
     assert "torch" not in sys.modules
     ready_process.serve(source, 4, _carry_out)
@@ -94,6 +97,11 @@ def main() -> None:
 
 if __name__ == "__main__":
     import importlib
+
+    sys.path.append(str(Path(__file__).parent))
+    import ready_children
+
+    sys.path.pop()
 
     from kernelbench.base.errors import KernelbenchError
     from kernelbench.cli import COMMANDS, command_server

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import subprocess
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,8 @@ _CONDITION = re.compile(rb"^[ \t]*#[ \t]*(?:if|elif|define)\b(?:\\\r?\n|[^\n])*"
 _HEADER = re.compile(rb'<([^<>"\s]+)>|"([^<>"\s]+)"')
 #: Flags that ask for one phase of nvcc.
 _PHASES = ("-cubin", "-fatbin", "-ptx")
+_SETTLED_NS = 2_000_000_000
+_hashes: dict[tuple[str | int, ...], str] = {}
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,8 @@ class Dependencies:
         """Of the content of what was read, and of where each name is found, both as of now."""
         digest = hashlib.sha256()
         for at, below in self.read:
-            digest.update(f"{at} {below}\0{content_hash(_path((at, below), roots))}\0".encode())
+            file = below if at < 0 else roots[at] / below
+            digest.update(f"{at} {below}\0{content_hash(file)}\0".encode())
         heads: dict[str, list[str]] = {}
         for name in self.names:
             heads.setdefault(name.split("/")[0], []).append(name)
@@ -166,13 +170,25 @@ def _path(label: _Label, roots: Sequence[Path]) -> Path:
     return Path(below) if at < 0 else roots[at] / below
 
 
-def content_hash(path: Path) -> str:
-    """A hash of a file's content; empty if it cannot be read."""
+def content_hash(path: Path | str) -> str:
+    """A hash of a file's content; empty if it cannot be read.
+
+    A process reads a file once while its status is as it was: the builds of one command have
+    hundreds of headers in common.
+    """
     try:
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
+        status = os.stat(path)  # noqa: PTH116 (hundreds of them)
+        known = (str(path), *status[:3], status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        if known in _hashes:
+            return _hashes[known]
+        with open(path, "rb") as stream:  # noqa: PTH123
+            found = hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError:
         return ""
+    # A second change of a moment ago could have the same status.
+    if time.time_ns() - status.st_ctime_ns > _SETTLED_NS:
+        _hashes[known] = found
+    return found
 
 
 def _bytes(path: str) -> bytes:
@@ -191,5 +207,5 @@ def _there(folder: Path, heads: Mapping[str, Sequence[str]]) -> Iterator[str]:
         return
     for head in sorted(here & heads.keys()):
         for name in heads[head]:
-            if (folder / name).is_file():
+            if os.path.isfile(f"{folder}/{name}"):  # noqa: PTH113 (thousands of them)
                 yield name
