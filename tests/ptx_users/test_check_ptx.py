@@ -15,8 +15,10 @@ from kernelbench.checks.api import check
 from kernelbench.checks.file_kinds import is_file_to_check
 from kernelbench.checks.files import FileAsked, answer_to
 from kernelbench.checks.rows import CheckRequest, FileOptions
+from kernelbench.emulator.assumptions import HOST_IN_TURN
 from kernelbench.emulator.findings import Finding
 from kernelbench.machine.toolchain import emulator_compiler
+from kernelbench.ptx.hosts.checked_launches import CheckedLaunches
 from kernelbench.ptx.launch_file import DTYPES, LaunchArray, read_launches
 from kernelbench.ptx.report import Launched, PtxFinding, PtxReport
 
@@ -260,3 +262,11 @@ def test_a_source_that_is_gone_by_the_end(monkeypatch, tmp_path):
     request = CheckRequest((4,), schedules=1, seed=1, call_limit_s=1.0, max_findings=1)
     report = files.check_files([str(source)], request, FileOptions(), "check", None)
     assert [row.reason for row in report.steps[0].rows] == ["it left"]
+
+
+@pytest.mark.parametrize("assumed", [(), (HOST_IN_TURN,)])
+def test_what_the_host_has_answered_is_not_asked_again(assumed):
+    launches = CheckedLaunches(1, 1, 4, 1.0)
+    report = PtxReport("serve", (), (), 1, 0.0, assumptions=assumed)
+    launches.made.append(Launched("grid 1", 1, report))
+    assert launches.can_be_repeated == (not assumed)

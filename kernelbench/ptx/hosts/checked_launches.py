@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kernelbench.emulator.assumptions import IN_TURN
+from kernelbench.emulator.assumptions import HOST_IN_TURN, IN_TURN
 from kernelbench.emulator.findings import resource_name
 from kernelbench.emulator.runtime import runtime
 from kernelbench.emulator.settings import Emulation
@@ -229,6 +229,11 @@ class CheckedLaunches:
         """Whether launches have read memory that nothing has written."""
         notes = (each for made in self.made for each in made.report.notes)
         return any(each.finding.kind == "unwritten" for each in notes)
+
+    @property
+    def can_be_repeated(self) -> bool:
+        """Whether no launch has had answers of the host, which may come at other times again."""
+        return not any(HOST_IN_TURN in each.report.assumptions for each in self.made)
 
     @property
     def memory_with_leftovers(self) -> list[str]:

@@ -144,17 +144,18 @@ class CudaProgram:
         kept = made.seeds_of_errors
         made.note_program(runtime(shipped_blocks()).program_report())
         found = self._finds_errors
-        if status == 0 and not found and made.order_matters:
+        clean = status == 0 and not found and made.can_be_repeated
+        if clean and made.order_matters:
             self.fails_with = seed_of_failure(runs, kept, self._seed, began_s)
             if self.fails_with is not None:
                 kept = [self.fails_with]
                 alone = made.beside_others and fails_beside_only(runs, self.fails_with, began_s)
                 self.fails_beside = made.beside_others if alone else ""
-        if status == 0 and not found and self.fails_with is None and made.reads_new_memory:
+        if clean and self.fails_with is None and made.reads_new_memory:
             self.needs_new_memory = needs_new_memory(runs, kept, began_s)
         failed = status != 0 or self.fails_with is not None or self.needs_new_memory
         few = self.asks_sms and self.sms <= FEW_SMS and bool(self.launches)
-        if few and not failed and not found and fails_on_more_sms(runs, self._seed, began_s):
+        if few and clean and not failed and fails_on_more_sms(runs, self._seed, began_s):
             self.fails_on_sms = self.sms * SMS_TIMES
         stale = stale_memory(runs, kept, began_s, made.memory_with_leftovers)
         made.explain(failed and not found and not self.failed_call, stale)
