@@ -127,11 +127,11 @@ class Launched:
         """The same, with what it has found there of earlier launches first."""
         notes = self.report.notes
         first = (each for each in notes if each.finding.kind == "not-reset")
-        found = (each for each in first if memory_of(each) == memory)
+        found = (each for each in first if memory_named(each) == memory)
         return replace(self, report=replace(self.report, findings=(*found, *self.report.findings)))
 
 
-def memory_of(note: PtxFinding) -> str:
+def memory_named(note: PtxFinding) -> str:
     """The allocation or variable, whichever argument points there."""
     return note.finding.buffer.partition(" (")[0]
 

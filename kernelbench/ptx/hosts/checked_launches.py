@@ -26,7 +26,7 @@ from kernelbench.ptx.report import (
     PtxReport,
     each_once,
     found_in,
-    memory_of,
+    memory_named,
     notes_in,
 )
 from kernelbench.ptx.script_symbols import host_place, host_symbols
@@ -239,7 +239,7 @@ class CheckedLaunches:
     def memory_with_leftovers(self) -> list[str]:
         """Where launches have found words that an earlier one of their kernel had changed."""
         notes = (each for made in self.made for each in made.report.notes)
-        left = (memory_of(each) for each in notes if each.finding.kind == "not-reset")
+        left = (memory_named(each) for each in notes if each.finding.kind == "not-reset")
         return [*dict.fromkeys(left)]
 
     @property
@@ -343,7 +343,7 @@ def _explains(note: PtxFinding, errors: set[str], wrong: bool, stale: Collection
     """Whether a note is the cause; ``errors``: what else its launch has, the others of
     :meth:`CheckedLaunches.explain`."""
     if stale or note.finding.kind == "not-reset":
-        return note.finding.kind == "not-reset" and memory_of(note) in stale
+        return note.finding.kind == "not-reset" and memory_named(note) in stale
     text = note.finding.text
     hangs = (
         errors == {"hang"} and not text.startswith("a load") and "that the host reads" not in text
