@@ -55,8 +55,10 @@ CUresult write_word(CUstream stream, CUdeviceptr address, Value value, unsigned 
   const auto work = [=] {
     const Word here{word, sizeof value};
     const uint64_t before = here.now();
+    order_at_word(nullptr);
     const cudaError_t status = copy(word, &value, sizeof value);
     word_written(here, before, fences);
+    if (fences) order_at_word(word);
     return status;
   };
   return result(submit(stream, work, std::move(what)));

@@ -34,6 +34,8 @@ struct Emulator {
   void (*host_found)(int, const void*,
                      const char*) = found<decltype(host_found)>("kb_emu_host_found");
   void (*note)(const void*, const char*) = found<decltype(note)>("kb_emu_note");
+  void (*acquires)(const void*) = found<decltype(acquires)>("kb_emu_operation_acquires");
+  void (*at_word)(const void*) = found<decltype(at_word)>("kb_emu_operation_at_word");
   void (*fresh)(const void*) = found<decltype(fresh)>("kb_emu_fresh");
   void (*on_host_fault)(int (*)(const void*,
                                 void*)) = found<decltype(on_host_fault)>("kb_emu_on_host_fault");
@@ -117,6 +119,14 @@ size_t device_launches(const void** first) {
 }
 void order_after(Task task, Task earlier) {
   if (emulator().after != nullptr) emulator().after(task, earlier);
+}
+
+void order_acquires(const void* word) {
+  if (ordering) emulator().acquires(word);
+}
+
+void order_at_word(const void* written) {
+  if (ordering) emulator().at_word(written);
 }
 
 void order_begins(Task task) {

@@ -45,6 +45,10 @@ void order_launch(Task task, uint32_t line, Task kernel, const void* word);
 void order_within(Task task, const std::vector<Task>& within);
 // What is done now comes after another operation, which is over: it has waited for it.
 void order_after(Task task, Task earlier);
+// What is done now is about to write a word that others may poll; or it has, behind a fence.
+void order_at_word(const void* written);
+// What is done now comes after what launches have released by the word.
+void order_acquires(const void* word);
 // What the last launch has launched, as the emulator keeps it.
 size_t device_launches(const void** first);
 void order_begins(Task task);

@@ -551,6 +551,7 @@ cudaError_t wait_for_word(const Word& word, const std::function<bool(uint64_t)>&
     by = each->second;
   }
   if (by != 0) order_after(waits, by);
+  order_acquires(word.at);
   return cudaSuccess;
 }
 

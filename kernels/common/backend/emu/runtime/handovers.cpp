@@ -29,6 +29,8 @@ std::vector<StreamOperation*> acquiring;
 uint32_t next_number = kForeign;
 // What the host knew when it released something, by the number of the first store since then.
 std::vector<std::pair<uint32_t, Past>> host_knew;
+// Operations of streams that have released something: the first has the number kOfStream.
+std::vector<const StreamOperation*> releasing_by_words;
 
 bool knows_store(const Abroad& known, uint32_t number) {
   return known.any_of(kOfHost + number, UINT32_MAX);
@@ -43,6 +45,10 @@ bool covers_access(const Abroad* known, const StreamOperation& by, const Access&
         return knows_store(*known, each.first) && each.second.covers(by);
       })) {
     return true;
+  }
+  for (uint32_t at = 0; at < releasing_by_words.size(); ++at) {
+    const uint32_t number = kOfStream + at;
+    if (known->any_of(number, number + 1) && releasing_by_words[at]->before.covers(by)) return true;
   }
   const StreamOperation::Numbers& numbers = by.numbers;
   // Of its other schedules nothing is kept: they are taken for the last one.
@@ -100,6 +106,15 @@ void release_by_host(const void* at, size_t bytes) {
   if (host_knew.empty() || beside_own(host_knew.back().second) != beside_own(store.before)) {
     host_knew.push_back({store.number, store.before});
   }
+}
+
+void release_by_stream(const void* word) {
+  Clock once;
+  once.at = {1};
+  const auto number = kOfStream + static_cast<uint32_t>(releasing_by_words.size());
+  const Abroad::Pointer released = Abroad::of(number, once);
+  releasing_by_words.push_back(current_operation());
+  left_by_word[word] = {{current_operation(), {released, nullptr, released}}};
 }
 
 void keep_released(const std::vector<std::pair<const void*, Released>>& words, uint64_t serial) {
@@ -190,6 +205,7 @@ void forget_handovers() {
   releasing.clear();
   acquiring.clear();
   host_knew.clear();
+  releasing_by_words.clear();
   next_number = kForeign;
 }
 

@@ -260,8 +260,8 @@ class Touching {
     mine_.cluster = Access::kManyClusters;
     mine_.place = place_of(pc, "an access");
     by_host_ = operation.kind == StreamOperation::Kind::kHost;
-    mine_.atomic = by_host_ && writing;
-    mine_.scope = static_cast<uint32_t>(Scope::kGpu);
+    mine_.atomic = operation.at_word || (by_host_ && writing);
+    mine_.scope = static_cast<uint32_t>(operation.at_word ? Scope::kSystem : Scope::kGpu);
   }
 
   void range(size_t first, size_t last) {
@@ -305,6 +305,7 @@ class Touching {
     // Of a large array neighbours have been accessed alike.
     if (std::exchange(checked_[wrote ? 1 : 0], earlier) == earlier) return;
     if (earlier.atomic && by_host_ && (looks_ || writing_)) return;
+    if (earlier.atomic && operation_.at_word) return;
     const StreamOperation* other = operation_of(earlier.serial);
     if (other == &operation_) return;
     const Handed handed = handed_over(operation_, earlier, wrote, false, nullptr);
@@ -483,6 +484,22 @@ KB_EMU_EXPORT void kb_emu_operation_after(uint64_t number, uint64_t earlier) {
     }
   }
   if (host.covers(*waits)) host.join(wrote->through);
+}
+
+// The operation that is done now has waited for a value of a word (CUDA driver API,
+// cuStreamWaitValue32: work behind it blocks until then).
+// Assumption: it acquires there, as a thread of its GPU would.
+KB_EMU_EXPORT void kb_emu_operation_acquires(const void* word) {
+  if (current != nullptr) note_acquired(released_before(word));
+}
+
+// The operation that is done now is about to write a word that others may poll, or has, behind a
+// fence (CUDA driver API, CUstreamWriteValue_flags).
+// Assumption: it is a strong store at the scope of the system, and with the fence a release.
+KB_EMU_EXPORT void kb_emu_operation_at_word(const void* written) {
+  if (current == nullptr) return;
+  current->at_word = true;
+  if (written != nullptr) release_by_stream(written);
 }
 
 KB_EMU_EXPORT void kb_emu_begin_operation(uint64_t number) {

@@ -43,6 +43,7 @@ struct StreamOperation {
   Past before;
   Past waited;
   Past handed;
+  bool at_word = false;  // it writes a word that others may poll
   // The launch whose kernel has launched it, if it need not wait for that one's end.
   const StreamOperation* launched_by = nullptr;
   // Of a launch, in all of its schedules, or in one.
@@ -83,6 +84,8 @@ bool hands_over();
 // handovers.cpp
 // From here on numbers in Abroad are of what the host has released.
 inline constexpr uint32_t kOfHost = 3u << 30;
+// Likewise, of what operations of streams have.
+inline constexpr uint32_t kOfStream = kOfHost - (1u << 28);
 // By a word: what its writers have, and what they would have if fences of other threads counted; of
 // both, what is released at the scope of the system.
 struct Released {
@@ -95,6 +98,8 @@ Released released_before(const void* word);
 // The host's store that goes on now: it is behind all that the host has done before, as its
 // processor makes stores visible in their order (x86; elsewhere if it is a release).
 void release_by_host(const void* at, size_t bytes);
+// What the operation that is done now is behind, it hands on by the word.
+void release_by_stream(const void* word);
 void keep_released(const std::vector<std::pair<const void*, Released>>& words, uint64_t serial);
 // A thread of the launch has acquired that, or would have; null for nothing.
 void note_acquired(const Released& released);
