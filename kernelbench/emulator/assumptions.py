@@ -40,8 +40,8 @@ ALL_SMS = "all-sms"
 LAUNCH_ASSUMPTIONS = {
     ALL_SMS: "the program is told of as many SMs as a GPU of its arch has: told of fewer, main "
     "failed before it launched a kernel",
-    HOST_IN_TURN: "a kernel and the host of a program that wait for each other's words go on in "
-    "turn, in one schedule: what the host has answered cannot be asked again",
+    HOST_IN_TURN: "a kernel and the host of a program, or its streams, that wait for each other's "
+    "words go on in turn, in one schedule: what they have answered cannot be asked again",
     TOGETHER: "CTAs that poll for each other are all resident, though their launch is not "
     "cooperative; it hung where they were not, and was made again",
     BESIDE: "a kernel that polls for what work on another stream writes runs beside it, as the GPU "

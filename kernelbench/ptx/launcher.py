@@ -46,6 +46,7 @@ from kernelbench.ptx.sources import PtxSymbols
 #: Schedules of ``check=True``.
 DEFAULT_SCHEDULES = 20
 _MESSAGE_BYTES = 1024
+_IN_TURN = (1 << 64) - 1  # of ``others``
 _EACH_OTHER = "words that the other writes, in turn, which is not emulated"
 _FROM_OUTSIDE = "check it with the words that it waits for written before its launch"
 _GIVES_UP = ("brkpt", "trap", "assertion failed")
@@ -145,8 +146,8 @@ class PtxModule:
             further: Asked after the first schedule how many it should be at least, by what the
                 words at which CTAs wait or count held before it.
             others: How many operations are pending that nothing orders behind this launch; the
-                first so many are done. A launch that waits for a value in memory may wait for
-                theirs.
+                first so many are done, or, for :data:`_IN_TURN`, one by one while it waits. A
+                launch that waits for a value in memory may wait for theirs.
             neighbours: Which launches may take SMs beside this one: those, and its dependents.
             beside: Launches whose CTAs are interleaved with its own: those that wait for it in
                 turn; there may be some once ``others`` are done.
@@ -186,6 +187,11 @@ class PtxModule:
             while run.hangs_at_word and others(0):
                 again = run.beside(functools.partial(others, many))
                 if again is None:
+                    others(_IN_TURN)
+                    run = run.undone()
+                    run.make([seed], self._symbols)
+                    if run.host_has_answered:
+                        return run.report(kernel)
                     name = source_name(kernel)
                     raise PtxError(f"{name}: it and streams wait for {_EACH_OTHER}", _FROM_OUTSIDE)
                 run, many = again, 2 * many
@@ -541,6 +547,10 @@ class _Schedules:
         done: list[int] = []
         run = self._again((BESIDE,), meanwhile=lambda: done.append(others()))
         return run if any(done) else None
+
+    def undone(self) -> _Schedules:
+        """The same launch, from its beginning."""
+        return self._again()
 
     def leave_to(self, beside: LaunchesBeside) -> None:
         """Undo it, and have it be made with what runs beside it."""

@@ -746,6 +746,29 @@ def test_streams_wait_for_words(checked: Callable[..., Outcome]) -> None:
     assert outcome.code == 0 and "2 clean of 2" in outcome.out, outcome.out
 
 
+@pytest.mark.parametrize(
+    ("name", "edit", "found"),
+    [
+        ("kernel_sets.cu", None, ""),
+        ("kernel_sets.cu", ("  __threadfence_system();  // before", ""),
+         "that kernel fill on stream 1 writes"),
+        ("served.cu", None, ""),
+        ("served.cu", ("__syncthreads();  // all of the answer", ""),
+         "cudaMemcpyAsync on stream 3 reads out"),
+        ("served.cu", ("CHECK(cudaStreamWaitEvent(up, taken[slot]));  // its answer", ""),
+         "that cudaMemcpyAsync on stream 3 reads: nothing orders the two"),
+        ("served.cu", ("rung, job, CU_STREAM_WRITE_VALUE_DEFAULT",
+                       "rung, job, CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER"),
+         "that cudaMemcpyAsync on stream 2 writes: nothing orders the two"),
+    ],
+)  # fmt: skip
+def test_kernels_and_streams_answer_each_other(
+    checked: Callable[..., Outcome], name: str, edit: tuple[str, str] | None, found: str
+) -> None:
+    outcome = checked(name, *([edit] if edit else []), options=("-lcuda",))
+    assert outcome.code == (3 if found else 0) and found in outcome.out, outcome.out
+
+
 #: It waits for one value alone, which the other stream must not replace.
 ONE_VALUE = ("(second, filled, round, CU_STREAM_WAIT_VALUE_GEQ)",
              "(second, filled, round, CU_STREAM_WAIT_VALUE_EQ)")  # fmt: skip

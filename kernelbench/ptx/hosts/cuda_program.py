@@ -160,7 +160,7 @@ class CudaProgram:
         stale = stale_memory(runs, kept, began_s, made.memory_with_leftovers)
         made.explain(failed and not found and not self.failed_call, stale)
         made.name_allocations(host.allocated_at)
-        if status and not self._finds_errors:
+        if status and not self._finds_errors and made.can_be_repeated:
             at = not_waited_for(runs, kept, began_s, host.asked(0)[0])
             self.not_waited_for = "" if at is None else host.asked(at)[1]
             sites = {} if self.not_waited_for else host.sized_sites()

@@ -87,6 +87,10 @@ void gpu_goes_on(const std::function<void()>& work, bool blocks);
 bool kernel_waits_for_host();
 // Beside the one that calls main.
 bool host_has_threads();
+// A launch that cannot go on has one operation done that is no launch and nothing orders behind it;
+// from now on such launches ask for it.
+bool does_one_in_turn();
+void streams_answer();
 bool is_gpu_thread();
 // From now on functions of the host are called once the host has made no call for long.
 void watch_for_silence();

@@ -412,9 +412,20 @@ bool does_something(Task task) {
   return pending.at(task).what.kind != Kind::kNothing;
 }
 
+// Waits for words that go on, within which what may end them is done.
+struct Wait {
+  Task task;
+  const void* word;
+  std::function<bool()> is_over;
+};
+std::vector<Wait> waits_for_words;
+
 // What is pending and not behind what is done now, nor behind a wait for a word that goes on.
 std::vector<Task> beside_running() {
   std::set<Task> behind(running.begin(), running.end());
+  for (const Wait& each : waits_for_words) {
+    if (each.is_over()) behind.erase(each.task);
+  }
   std::vector<Task> beside;
   for (const auto& [task, piece] : pending) {
     const bool after = std::any_of(piece.after.begin(), piece.after.end(),
@@ -460,6 +471,23 @@ size_t others(size_t perform) {
   }
   order_begins(running.back());
   return count;
+}
+
+bool does_one_in_turn() {
+  for (const Wait& each : waits_for_words) {
+    if (!each.is_over()) continue;
+    order_begins(each.task);
+    order_acquires(each.word);
+  }
+  bool any = false;
+  for (const Task each : beside_running()) {
+    const auto found = pending.find(each);
+    if (any || found == pending.end() || found->second.what.kind == Kind::kLaunch) continue;
+    any = does_something(each);
+    remembered(done(found));
+  }
+  order_begins(running.back());
+  return any;
 }
 
 cudaError_t do_within_running(const std::vector<Child>& children, int gpu,
@@ -519,10 +547,12 @@ void word_written(const Word& word, uint64_t before, bool hands_on) {
   values.emplace_back(word.now(), hands_on ? running.back() : 0);
 }
 
+namespace {
+
 // CUDA driver API, "Stream Memory Operations". What writes the word comes first, and as late as it
 // may; a kernel may write it, too. The first value that was right, and stayed so, ends the wait.
-cudaError_t wait_for_word(const Word& word, const std::function<bool(uint64_t)>& is_right,
-                          const void* pc) {
+cudaError_t see_word(const Word& word, const std::function<bool(uint64_t)>& is_right,
+                     const void* pc) {
   const Task waits = running.back();
   while (!is_right(word.now())) {
     const std::vector<Task> beside = beside_running();
@@ -553,6 +583,16 @@ cudaError_t wait_for_word(const Word& word, const std::function<bool(uint64_t)>&
   if (by != 0) order_after(waits, by);
   order_acquires(word.at);
   return cudaSuccess;
+}
+
+}  // namespace
+
+cudaError_t wait_for_word(const Word& word, const std::function<bool(uint64_t)>& is_right,
+                          const void* pc) {
+  waits_for_words.push_back({running.back(), word.at, [&] { return is_right(word.now()); }});
+  const cudaError_t status = see_word(word, is_right, pc);
+  waits_for_words.pop_back();
+  return status;
 }
 
 cudaError_t do_nodes_within(CUgraphExec_st& body, std::vector<Task>& after) {
@@ -639,6 +679,10 @@ std::string dropped() {
 // For a launch that hangs: how many operations are pending that nothing orders behind what is done
 // now. The first `perform` of them are done.
 extern "C" size_t kb_cudart_others(size_t perform) {
+  if (perform == SIZE_MAX) {  // from now on they are done while it waits
+    kb::cuda::streams_answer();
+    return 0;
+  }
   return kb::cuda::others(perform);
 }
 

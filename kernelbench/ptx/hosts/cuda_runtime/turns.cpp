@@ -33,6 +33,7 @@ uint64_t turns = 0;         // how often it has been handed over
 bool kernel_waits = false;  // for the host
 bool host_blocked = false;
 thread_local bool is_gpu = false;
+bool streams_in_turn = false;
 
 // Since the kernel has waited, and turns of the host in which it has done nothing.
 std::atomic<size_t> acts = 0;
@@ -102,6 +103,7 @@ bool is_idle() {
 
 // The emulator asks, in a launch that cannot go on; 0 if the host cannot help.
 int host_turn() {
+  if (streams_in_turn && does_one_in_turn()) return 1;
   if (!is_gpu || host_blocked || is_idle()) return 0;
   const size_t before = acts;
   watch_pending();
@@ -157,6 +159,11 @@ void watch_for_silence() {
   const std::lock_guard lock(counting);
   each_thread([](int thread) { threads_known.insert(thread); });
   pauses_left = kMostPauses;
+}
+
+void streams_answer() {
+  streams_in_turn = true;
+  ask_for_turns(host_turn);
 }
 
 bool host_has_threads() {
