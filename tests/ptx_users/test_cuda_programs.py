@@ -710,7 +710,13 @@ HOST_FLAGS = {
 }
 
 
-@pytest.mark.parametrize("case", HOST_FLAGS)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(each, marks=[pytest.mark.long] if each.startswith("a fence") else [])
+        for each in HOST_FLAGS
+    ],
+)
 def test_flags_of_the_host(checked: Callable[..., Outcome], case: str) -> None:
     """PTX ISA, 8.6: a scope below the system's does not reach the host."""
     was, now, acquires = HOST_FLAGS[case]
@@ -755,11 +761,18 @@ def test_streams_wait_for_words(checked: Callable[..., Outcome]) -> None:
         ("served.cu", None, ""),
         ("served.cu", ("__syncthreads();  // all of the answer", ""),
          "cudaMemcpyAsync on stream 3 reads out"),
-        ("served.cu", ("CHECK(cudaStreamWaitEvent(up, taken[slot]));  // its answer", ""),
-         "that cudaMemcpyAsync on stream 3 reads: nothing orders the two"),
-        ("served.cu", ("rung, job, CU_STREAM_WRITE_VALUE_DEFAULT",
-                       "rung, job, CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER"),
-         "that cudaMemcpyAsync on stream 2 writes: nothing orders the two"),
+        pytest.param(
+            "served.cu", ("CHECK(cudaStreamWaitEvent(up, taken[slot]));  // its answer", ""),
+            "that cudaMemcpyAsync on stream 3 reads: nothing orders the two",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            "served.cu",
+            ("rung, job, CU_STREAM_WRITE_VALUE_DEFAULT",
+             "rung, job, CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER"),
+            "that cudaMemcpyAsync on stream 2 writes: nothing orders the two",
+            marks=pytest.mark.long,
+        ),
     ],
 )  # fmt: skip
 def test_kernels_and_streams_answer_each_other(
