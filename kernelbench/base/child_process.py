@@ -191,9 +191,10 @@ def main() -> None:
     if with_parent:
         end_with_parent()
     write_json(result, function(*arguments))
-    # An exit destroys what a thread of somebody's code may still wait for, and waits in turn.
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.alarm(_EXIT_S)
+    if with_parent:
+        # An exit destroys what a thread of somebody's code may still wait for, and waits in turn.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(_EXIT_S)
 
 
 if __name__ == "__main__":
