@@ -52,8 +52,7 @@ class Dependencies:
         """Of the content of what was read, and of where each name is found, both as of now."""
         digest = hashlib.sha256()
         for at, below in self.read:
-            file = below if at < 0 else roots[at] / below
-            digest.update(f"{at} {below}\0{content_hash(file)}\0".encode())
+            digest.update(f"{at} {below}\0{content_hash(_path((at, below), roots))}\0".encode())
         heads: dict[str, list[str]] = {}
         for name in self.names:
             heads.setdefault(name.split("/")[0], []).append(name)
@@ -170,18 +169,18 @@ def _path(label: _Label, roots: Sequence[Path]) -> Path:
     return Path(below) if at < 0 else roots[at] / below
 
 
-def content_hash(path: Path | str) -> str:
+def content_hash(path: Path) -> str:
     """A hash of a file's content; empty if it cannot be read.
 
     A process reads a file once while its status is as it was: the builds of one command have
     hundreds of headers in common.
     """
     try:
-        status = os.stat(path)  # noqa: PTH116 (hundreds of them)
+        status = path.stat()
         known = (str(path), *status[:3], status.st_size, status.st_mtime_ns, status.st_ctime_ns)
         if known in _hashes:
             return _hashes[known]
-        with open(path, "rb") as stream:  # noqa: PTH123
+        with path.open("rb") as stream:
             found = hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError:
         return ""

@@ -125,10 +125,12 @@ class Launched:
 
     def told_of_leftovers(self, memory: str) -> Launched:
         """The same, with what it has found there of earlier launches first."""
-        notes = self.report.notes
-        first = (each for each in notes if each.finding.kind == "not-reset")
-        found = (each for each in first if memory_named(each) == memory)
-        return replace(self, report=replace(self.report, findings=(*found, *self.report.findings)))
+        left = (each for each in self.report.notes if each.finding.kind == "not-reset")
+        return self.with_first(each for each in left if memory_named(each) == memory)
+
+    def with_first(self, first: Iterable[PtxFinding]) -> Launched:
+        """The same, with these ahead of what was found."""
+        return replace(self, report=replace(self.report, findings=(*first, *self.report.findings)))
 
 
 def memory_named(note: PtxFinding) -> str:

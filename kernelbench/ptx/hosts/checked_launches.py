@@ -215,9 +215,7 @@ class CheckedLaunches:
         self._drop_empty_row()
 
     def _put_first(self, at: int, first: Iterable[PtxFinding]) -> None:
-        made = self.made[at]
-        report = replace(made.report, findings=(*first, *made.report.findings))
-        self.made[at] = replace(made, report=report)
+        self.made[at] = self.made[at].with_first(first)
 
     def _drop_empty_row(self) -> None:
         """The row of the program, the last one, if nothing is left there."""
