@@ -413,8 +413,12 @@ class Runtime:
         try:
             return self._told(self._library.kb_emu_replay)
         finally:
-            self.queueing = False
-            self.unregister_all()
+            self.forget_recording()
+
+    def forget_recording(self) -> None:
+        """Forget all memory that was registered for it."""
+        self.queueing = False
+        self.unregister_all()
 
     @staticmethod
     def _told(function: Callable[[Any, int], int]) -> str:

@@ -35,6 +35,9 @@ class CompiledProblem(Problem, Protocol):
         is no such shape; a problem may leave this out.
         """
 
+    def less_depth(self, shape: Any) -> Any | None:
+        """As :meth:`fewer_rows`: a shape that needs fewer CTAs or less memory between phases."""
+
     def prepare(self, step: Step) -> None:
         """Build what :meth:`bind` needs beside the step's library where calls are timed.
 

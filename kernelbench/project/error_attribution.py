@@ -36,7 +36,7 @@ _NAMES = ("name", "input_classes", "benchmark_shapes")
 #: Hooks that only some problems have.
 _OPTIONAL = (
     "for_steps", "prepare", "bind", "host_path", "right_outputs", "situations", "fewer_rows",
-    "other_options",
+    "less_depth", "other_options",
 )  # fmt: skip
 #: What a reference is made of.
 _REFERENCE_HOOKS = ("reference", "magnitudes")

@@ -32,10 +32,15 @@ OTHER_SHAPE = "another shape"
 FIRST_AGAIN = "the first shape and addresses again"
 QUEUED = "two calls queued without a wait"
 CALLS = (NEW_ADDRESSES, NEW_VALUES, FEWER_ROWS, KEPT_OUTPUTS, OTHER_SHAPE, FIRST_AGAIN, QUEUED)
+#: Of shapes of more than one block.
+LESS_DEPTH = "less depth at the same addresses"
 #: Of problems that have options.
 OTHER_OPTIONS = "other options at the same addresses"
-#: And the last, of a step that never waits for its stream.
+#: And the last two, of a step that never waits for its stream.
 RECORDED = "a call that the caller records, replayed on new values"
+MANY_RECORDED = "calls to many outputs that the caller records"
+#: How many of them: a host path that keeps a few calls has to make room.
+_MANY = 20
 #: Of steps with ``[config] workspace = "stream"`` alone: others keep memory for one stream.
 TWO_STREAMS = "two calls on two streams"
 #: What is drawn for the two calls that are queued.
@@ -43,7 +48,7 @@ _FIRST, _SECOND = "queued first", "queued second"
 #: What is drawn, in the order in which it takes the problem's classes of inputs by turns.
 _DRAWN = (
     NEW_ADDRESSES, NEW_VALUES, KEPT_OUTPUTS, OTHER_SHAPE, FIRST_AGAIN, _FIRST, _SECOND, FEWER_ROWS,
-    RECORDED, OTHER_OPTIONS,
+    RECORDED, OTHER_OPTIONS, LESS_DEPTH,
 )  # fmt: skip
 _STREAMS = (A_STREAM, 2 * A_STREAM)
 
@@ -90,9 +95,9 @@ class CallSequence:
         yield NEW_VALUES, new_values
         for other in self._other_options():
             yield OTHER_OPTIONS, partial(self._in_place, shape=other, earlier=first)
-        fewer = self._fewer_rows()
-        if fewer is not None:
-            yield FEWER_ROWS, lambda name: self._in_place(name, fewer, first)
+        for name, method in ((FEWER_ROWS, "fewer_rows"), (LESS_DEPTH, "less_depth")):
+            if (smaller := self._smaller(method)) is not None:
+                yield name, partial(self._in_place, shape=smaller, earlier=first)
         kept = with_outputs_of(self._draw(KEPT_OUTPUTS), first)
         if kept is not None:
             yield KEPT_OUTPUTS, lambda name: self._one(name, kept, name)
@@ -108,18 +113,18 @@ class CallSequence:
             yield TWO_STREAMS, lambda name: self._two(name, first, _STREAMS)
         if self.step.recordable:
             yield RECORDED, lambda name: self._recorded(name, first)
+            yield MANY_RECORDED, lambda name: self._many_recorded(name, first)
 
     def _other_options(self) -> Sequence[Any]:
         """Shapes of the same sizes, one option of the problem changed in each, if it has some."""
         options = getattr(self.step.problem, "other_options", None)
         return () if options is None else options(self.case.shape)
 
-    def _fewer_rows(self) -> Any | None:
-        """The shape that the problem has for it, if the step takes that."""
+    def _smaller(self, method: str) -> Any | None:
+        """The shape that the problem's method has for it, if the step takes that."""
         problem = self.step.problem
-        if not hasattr(problem, "fewer_rows"):
-            return None
-        shape = problem.fewer_rows(self.case.shape)
+        smaller = getattr(problem, method, None)
+        shape = None if smaller is None else smaller(self.case.shape)
         taken = shape is not None and not problem.broken_limit(shape, self.step.job.step.limits)
         return shape if taken else None
 
@@ -152,6 +157,12 @@ class CallSequence:
         called = self.step.call_recorded(inputs, self._draw(name), self.sms, seed)
         why = self._judge(called, inputs, name)
         return self._run_of(name, why, called.report)
+
+    def _many_recorded(self, name: str, inputs: Inputs) -> ScheduleRun:
+        calls = [with_new_outputs(inputs) for _ in range(_MANY)]
+        seed = self._seed(name, "schedule")
+        why = self.step.record([each for each in calls if each is not None], self.sms, seed)
+        return self._run_of(name, why, EmulatorReport())
 
     def _seed(self, *parts: str) -> int:
         case = self.case
@@ -193,6 +204,14 @@ def with_outputs_of(inputs: Inputs, other: Inputs) -> Inputs | None:
     if seen != places.keys():
         return None
     return _with(inputs, data=data, outputs=other.outputs, arena=other.arena)
+
+
+def with_new_outputs(inputs: Inputs) -> Inputs | None:
+    """``inputs`` with outputs elsewhere that hold nothing yet, or None as above."""
+    outputs = [torch.empty_like(output) for output in inputs.outputs]
+    places = {id(mine): new for mine, new in zip(inputs.outputs, outputs, strict=True)}
+    data, seen = _replaced(inputs.data, places)
+    return _with(inputs, data=data, outputs=outputs) if seen == places.keys() else None
 
 
 def laid_over(inputs: Inputs, other: Inputs) -> Inputs | None:

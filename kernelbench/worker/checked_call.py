@@ -150,6 +150,17 @@ class CheckedStep:
         failed = self.runtime.replay()
         return self._called(outputs, reason or failed, poison)
 
+    def record(self, calls: Sequence[Inputs], sms: int, seed: int) -> str:
+        """Calls that the caller records and never replays; why that is not possible, or nothing."""
+        self._configure(sms, seed)
+        self.runtime.record()
+        reasons = [self._attempt(inputs)[1] for inputs in calls]
+        ended_by = self.runtime.end_recording()
+        self.runtime.forget_recording()
+        if any(reasons):
+            return next(filter(None, reasons))
+        return f"the caller's recording was ended by {ended_by}" if ended_by else ""
+
     def judge(self, called: Called, inputs: Inputs, case: Case, reference: Any) -> str:
         """Why the outputs of a call are wrong; empty if they are right."""
         if called.outputs is None:

@@ -58,6 +58,7 @@ def test_shipped_shapes_are_the_published_ones(table: ShapeTable) -> None:
         "u8": ([16, 72], [128] * 2, [3136, 192]),
         "u9": ([16, 16, 24, 24, 32, 40, 40, 48], [64] * 8, [256] * 8),
         "u10": ([1, 129, 40], [200] * 3, [512] * 3),
+        "t11": ([40, 72, 136], [128, 256, 128], [512, 256, 512]),
     }
     assert [*table.of("group_gemm")] == list(expected)
     for name, (m, n, k) in expected.items():
@@ -66,7 +67,7 @@ def test_shipped_shapes_are_the_published_ones(table: ShapeTable) -> None:
         f"qwen35-m{m}": m for m in (1, 16, 32, 64, 256, 512, 1024, 2048, 4096, 8192)
     }
     routed = [f"qwen35-{routing}" for routing in ("one", "skewed")]
-    assert [*table.of("fused_moe")] == [*tokens, *routed, *(f"s{i}" for i in range(14))]
+    assert [*table.of("fused_moe")] == [*tokens, *routed, *(f"s{i}" for i in range(15))]
     for name, m in tokens.items():
         assert table[name] == MoeShape(name, m, 512, 2048, 256, 8)
     for name in routed:

@@ -43,6 +43,15 @@ _CROWD = 64
 _BLOCK = 128
 
 
+def halved(shape: Any, extent: str) -> Any | None:
+    """``shape`` with half of an extent, rounded up to a whole block; None if it has one block."""
+    blocks = getattr(shape, extent) // _BLOCK
+    if blocks == 1:
+        return None
+    less = {extent: (blocks + 1) // 2 * _BLOCK}
+    return dataclasses.replace(shape, name=f"{shape.name}, less depth", **less)
+
+
 class RoutedProblem:
     """What the problems of experts have in common: one output, and tokens that can be fewer.
 
@@ -160,7 +169,7 @@ class FusedMoe(RoutedProblem):
     benchmark_shapes: tuple[str, ...] = ("qwen35",)
     check_shapes: tuple[str, ...] = (
         "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s9", "s10", "s8", "s11",
-        "s12", "s13",
+        "s12", "s13", "s14",
     )  # fmt: skip
     _limits = MappingProxyType({"max_tokens": ("m", "takes at most {} tokens")})
 
@@ -184,6 +193,10 @@ class FusedMoe(RoutedProblem):
             )
         options = bool(renormalize), float(softcap), self._routing(fields)
         return MoeShape(name, *values, *options)
+
+    def less_depth(self, shape: MoeShape) -> MoeShape | None:
+        """About half of k."""
+        return halved(shape, "k")
 
     def other_options(self, shape: MoeShape) -> Sequence[MoeShape]:
         """Renormalized or not, and with a bound of the logits or without."""

@@ -9,6 +9,7 @@ float32 accumulation, one rounding to float16. The operands' classes are in
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -130,7 +131,9 @@ class GroupGemm:
     name = "group_gemm"
     input_classes: tuple[str, ...] = ("gpu-mode", "full", "structured")
     benchmark_shapes: tuple[str, ...] = ("A", "B", "C", "D")
-    check_shapes: tuple[str, ...] = ("u1", "u7", "u3", "u4", "u9", "t3", "t7", "t10", "u8", "u10")
+    check_shapes: tuple[str, ...] = (
+        "u1", "u7", "u3", "u4", "u9", "t3", "t7", "t10", "t11", "u8", "u10",
+    )  # fmt: skip
     repeatable: bool = True
     leaderboards: Mapping[str, tuple[str, str]] = MappingProxyType(
         {"sm_100a": ("nvfp4_group_gemm", "B200")}
@@ -277,6 +280,14 @@ class GroupGemm:
             return None
         m = (*shape.m[:largest], 1, *shape.m[largest + 1 :])
         return dataclasses.replace(shape, name=f"{shape.name}, fewer rows", m=m)
+
+    def less_depth(self, shape: GroupGemmShape) -> GroupGemmShape | None:
+        """About half of every K, a multiple of what all of them are."""
+        whole = math.gcd(256, *shape.k)
+        k = tuple((each // whole + 1) // 2 * whole for each in shape.k)
+        if k == shape.k:
+            return None
+        return dataclasses.replace(shape, name=f"{shape.name}, less depth", k=k)
 
     def bind(self, entry: LoadedStep, step: Step, device: str) -> Kernel:
         """See :mod:`kernelbench.problems.group_gemm.abi`."""

@@ -25,7 +25,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from kernelbench.problems.fused_moe.problem import RoutedProblem
+from kernelbench.problems.fused_moe.problem import RoutedProblem, halved
 from kernelbench.problems.moe_layer.shape import LayerShape
 from kernelbench.project.problem import Inputs, OutputVerdict, Work
 
@@ -66,6 +66,11 @@ class MoeLayer(RoutedProblem):
         sizes = ("m", "h", "i", "e", "topk")
         values = self._sizes(fields, sizes, ("routing",))
         return LayerShape(name, *values, self._routing(fields))
+
+    def less_depth(self, shape: LayerShape) -> LayerShape | None:
+        """About half of the intermediate size, or of the hidden one."""
+        smaller: LayerShape | None = halved(shape, "i") or halved(shape, "h")
+        return smaller
 
     def make_inputs(self, shape: LayerShape, input_class: str, seed: int, device: str) -> Inputs:
         """Draw operands on ``device``, see :mod:`kernelbench.problems.moe_layer.inputs`.
