@@ -324,7 +324,11 @@ class Touching {
                     .buffer = name_ + " + " + std::to_string(word * 4),
                     .text = operation_.name + does + name_ +
                             unordered_text(operation_, *other, wrote, false, handed)};
-    if (by_host_ && several_poll) return keep_once(outside_launches.notes, std::move(finding));
+    // Whether the host's load is atomic does not show: what fails tells.
+    const bool strong = earlier.atomic && earlier.scope == static_cast<uint32_t>(Scope::kSystem);
+    if (by_host_ && (several_poll || strong)) {
+      return keep_once(outside_launches.notes, std::move(finding));
+    }
     report_outside(std::move(finding));
   }
 
