@@ -193,6 +193,7 @@ def checked(bench: Checked, tmp_path: Path) -> Checked:
         "mapped_flags",
         "lock",
         "two_hosts",
+        "told_the_host",
     ],
 )
 def test_right_programs_are_clean(checked: Checked, name: str) -> None:

@@ -166,7 +166,10 @@ int on_host_fault(const void* address, void* context) {
     return 1;
   }
   const auto* word = reinterpret_cast<const char*>(reinterpret_cast<uintptr_t>(at) & ~uintptr_t{3});
+  const bool beside = function_runs_beside();
+  if (beside) order_ends();
   host_touched(word, 4, writing, in_program(pc), polling.count(pc) != 0);
+  if (beside) begin_running_again();
   open_page = page_of(at);
   mprotect(open_page, page_bytes(), PROT_READ | PROT_WRITE);
   registers[REG_EFL] |= kTrapFlag;

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <map>
+#include <thread>
 #include <utility>
 
 namespace kb::cuda {
@@ -70,6 +72,18 @@ thread_local const char* call_name = "";
 thread_local const void* call_pc = nullptr;
 thread_local const void* launch_pc = nullptr;
 thread_local bool in_host_function = false;
+// Some thread's; who knows holds one_call.
+bool function_runs = false;
+
+// It may wait for another thread, whose calls go on meanwhile, and may tell it what is done.
+void call_function(const std::function<void()>& call) {
+  if (is_gpu_thread() || host_has_threads()) host_knows(running_now());
+  function_runs = in_host_function = true;
+  const size_t held = one_call.let_go();
+  call();
+  one_call.take(held);
+  function_runs = in_host_function = false;
+}
 
 }  // namespace
 
@@ -180,6 +194,18 @@ std::array<char, kBytes> bytes_at(const void* data) {
 
 }  // namespace
 
+bool function_runs_beside() {
+  return function_runs && !in_host_function;
+}
+
+void wait_for_function() {
+  while (function_runs_beside()) {
+    const size_t held = one_call.let_go();
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+    one_call.take(held);
+  }
+}
+
 bool refused_in_host_function() {
   if (in_host_function) launch_refused("a function of the host", cudaErrorNotPermitted);
   return in_host_function;
@@ -224,9 +250,7 @@ Work host_function(const std::function<void()>& call, const void* data) {
                 "what " + name + " gives its function was changed before the call" + kUnordered);
     }
     if (ordering) watch_all();
-    in_host_function = true;
-    call();
-    in_host_function = false;
+    call_function(call);
     if (ordering) unwatch();
     return cudaSuccess;
   };

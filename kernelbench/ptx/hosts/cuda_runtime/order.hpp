@@ -75,6 +75,9 @@ void catch_faults(int (*on_fault)(const void* address, void* context));
 // Calls a function of the host, whose accesses are those of the operation that is done now; unless
 // main has ended: then what it is given may be gone.
 Work host_function(const std::function<void()>& call, const void* data);
+// Whether another thread is in one: what is not enqueued, but done, waits for its end.
+bool function_runs_beside();
+void wait_for_function();
 const What kHostFunction{Kind::kTransfer, {}, false, {}, true};
 
 // Who is asked, in a launch that cannot go on, whether the host can.
@@ -106,6 +109,7 @@ void host_acts();
 // In the middle of what is done now, the host goes on; and no longer.
 void watch_pending();
 void begin_running_again();
+Task running_now();
 // The first function of the host that is pending is called: the host waits for it.
 void call_first_function();
 

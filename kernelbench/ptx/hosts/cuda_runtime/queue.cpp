@@ -281,7 +281,7 @@ void enqueue_nodes(CUgraphExec_st& executable, const std::vector<size_t>& order,
 }
 
 bool done_before_return() {
-  return at_once != 0 && asked_for.size() <= at_once;
+  return at_once != 0 && asked_for.size() <= at_once && !function_runs_beside();
 }
 
 Task mark(cudaStream_t stream) {
@@ -295,7 +295,7 @@ void wait_before_next(cudaStream_t stream, Task task) {
 
 bool is_pending(Task task) {
   KB_ONE_CALL;
-  return pending.count(task) != 0;
+  return pending.count(task) != 0 || (function_runs_beside() && running.back() == task);
 }
 
 bool first_asked(Task task) {
@@ -326,6 +326,7 @@ namespace {
 cudaError_t finish(Task task, bool known) {
   KB_ONE_CALL;
   if (refused_in_host_function()) return cudaErrorNotPermitted;
+  wait_for_function();
   std::set<Task> needed;
   std::vector<Task> open{task};
   while (!open.empty()) {
@@ -378,6 +379,10 @@ void call_first_function() {
 void watch_pending() {
   if (!orders()) return;
   for (const auto& [number, piece] : pending) watch_reaches(piece);
+}
+
+Task running_now() {
+  return running.back();
 }
 
 void begin_running_again() {
