@@ -64,6 +64,10 @@ int main() {
   OK(cudaGraphGetEdges(graph, nullptr, nullptr, nullptr, &count));
   OK(cudaGraphNodeGetType(sums, &type));
   if (count != 4 || type != cudaGraphNodeTypeGraph) return 6;
+  cudaGraphNode_t before[2];
+  count = 2;
+  OK(cudaGraphNodeGetDependencies(freed, before, nullptr, &count));
+  if (count != 1 || before[0] != used || before[1] != nullptr) return 7;
 
   cudaGraphExec_t executable;
   OK(cudaGraphInstantiate(&executable, graph, 0));

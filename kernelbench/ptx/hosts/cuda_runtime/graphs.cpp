@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "order.hpp"
@@ -357,6 +358,22 @@ cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGrap
     }
   }
   *count = from != nullptr ? std::min(known, *count) : known;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphNode_t* nodes,
+                                         cudaGraphEdgeData* data, size_t* count) {
+  std::set<const CUgraphNode_st*> all;
+  known_before(*node, all);
+  const size_t room = std::exchange(*count, all.size());
+  if (nodes == nullptr) return cudaSuccess;
+  *count = std::min(*count, room);
+  std::fill_n(nodes, room, nullptr);
+  size_t at = 0;
+  for (const CUgraphNode_st* each : all) {
+    if (at == *count) break;
+    if (data != nullptr) data[at] = {};
+    nodes[at++] = const_cast<CUgraphNode_st*>(each);
+  }
   return cudaSuccess;
 }
 #endif
