@@ -7,6 +7,7 @@ to say (:meth:`kernelbench.kinds.protocol.CompiledProblem.bind`).
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,26 +79,25 @@ class LoadedStep:
             NotImplementedError: If the call breaks a limit of the step.
             KernelFault: If the kernel or its host path failed.
         """
-        if self.emulation is None:
-            self._run(call)
-            return
-        for name, tensor, writable in memory:
-            size = tensor.numel() * tensor.element_size()
-            # What a kernel may write is an output, and holds nothing when the call begins.
-            self.emulation.register(
-                tensor.data_ptr(), size, name, writable=writable, fresh=writable
-            )
+        emulation = self.emulation
+        if emulation is not None:
+            for name, tensor, writable in memory:
+                size = tensor.numel() * tensor.element_size()
+                # What a kernel may write is an output, and holds nothing when the call begins.
+                emulation.register(tensor.data_ptr(), size, name, writable=writable, fresh=writable)
+        run, message = self._entry
         try:
-            self._run(call)
+            status = run(ctypes.byref(call), message, _MESSAGE_BYTES)
         finally:
-            if not self.emulation.queueing:
-                self.emulation.unregister_all()
-
-    def _run(self, call: ctypes.Structure) -> None:
-        message = ctypes.create_string_buffer(_MESSAGE_BYTES)
-        status = self.library.kb_run(ctypes.byref(call), message, _MESSAGE_BYTES)
+            if emulation is not None and not emulation.queueing:
+                emulation.unregister_all()
         if status:
             self.check(status, message.value.decode(errors="replace"))
+
+    @functools.cached_property
+    def _entry(self) -> tuple[Callable[..., int], ctypes.Array[ctypes.c_char]]:
+        # Found and allocated once: a kernel of a few microseconds waits for its call.
+        return self.library.kb_run, ctypes.create_string_buffer(_MESSAGE_BYTES)
 
     def check(self, status: int, message: str) -> None:
         """Raise what a status of ``kb_run`` means; see :meth:`call`."""

@@ -56,6 +56,7 @@ class StandaloneStep:
             raise RuntimeError(f"{name} cannot be loaded: {_one_line(error)}") from None
         self._library.kb_run.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
         self._library.kb_run.restype = ctypes.c_int
+        self._message = ctypes.create_string_buffer(_MESSAGE_BYTES)
 
     @functools.cached_property
     def device(self) -> str:
@@ -82,10 +83,9 @@ class StandaloneStep:
             NotImplementedError: If the call breaks a limit of the step.
             RuntimeError: If the launch fails.
         """
-        message = ctypes.create_string_buffer(_MESSAGE_BYTES)
-        status = self._library.kb_run(ctypes.byref(call), message, _MESSAGE_BYTES)
+        status = self._library.kb_run(ctypes.byref(call), self._message, _MESSAGE_BYTES)
         if status:
-            self.check(status, message.value.decode(errors="replace"))
+            self.check(status, self._message.value.decode(errors="replace"))
 
     def check(self, status: int, message: str) -> None:
         """Raise what a status of ``kb_run`` means; see :meth:`call`."""

@@ -42,7 +42,7 @@ def bind_moe(entry: LoadedStep, device: str) -> Kernel:
     are not dense tensors on ``device``.
     """
     where = torch.device(device)
-    stream = entry.stream_on(where)
+    stream, run = entry.stream_on(where), entry.call
     known = KnownCalls(len(_TENSORS))
 
     def kernel(data: MoeData) -> torch.Tensor:
@@ -50,7 +50,7 @@ def bind_moe(entry: LoadedStep, device: str) -> Kernel:
         call = known.find(data, at)
         if call is None:
             call = known.keep(make_call(data, where, at), data, at)
-        entry.call(call, named(data, _TENSORS))
+        run(call, named(data, _TENSORS) if where.type == "cpu" else ())
         return data.output
 
     return kernel

@@ -36,7 +36,7 @@ def bind_layer(entry: LoadedStep, device: str) -> Kernel:
     are not dense tensors on ``device``.
     """
     where = torch.device(device)
-    stream = entry.stream_on(where)
+    stream, run = entry.stream_on(where), entry.call
     known = KnownCalls(len(LayerData._fields))
 
     def kernel(data: LayerData) -> torch.Tensor:
@@ -44,7 +44,7 @@ def bind_layer(entry: LoadedStep, device: str) -> Kernel:
         call = known.find(data, at)
         if call is None:
             call = known.keep(make_layer_call(data, where, at), data, at)
-        entry.call(call, named(data, LayerData._fields))
+        run(call, named(data, LayerData._fields) if where.type == "cpu" else ())
         return data.output
 
     return kernel
