@@ -67,7 +67,7 @@ int main() {
   cudaGraphNode_t before[2];
   count = 2;
   OK(cudaGraphNodeGetDependencies(freed, before, nullptr, &count));
-  if (count != 1 || before[0] != used || before[1] != nullptr) return 7;
+  if (count != 1 || before[0] != used || before[1] != nullptr) return 10;
 
   cudaGraphExec_t executable;
   OK(cudaGraphInstantiate(&executable, graph, 0));
