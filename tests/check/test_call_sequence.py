@@ -74,7 +74,8 @@ KEPT_MAP = (
 PLAN_EQUAL = "  friend bool operator==(const Plan&, const Plan&) = default;"
 ONLY_SIZES = (
     "  friend bool operator==(const Plan& a, const Plan& b) {\n"
-    "    return a.call.m == b.call.m && a.call.k == b.call.k && a.call.softcap == b.call.softcap &&\n"
+    "    return a.call.m == b.call.m && a.call.k == b.call.k &&\n"
+    "           a.call.softcap == b.call.softcap &&\n"
     "           a.call.renormalize == b.call.renormalize;\n  }"
 )
 
