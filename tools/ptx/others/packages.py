@@ -3,9 +3,9 @@
 python tools/ptx/others/packages.py FOLDER [--page] [NAME …]
 
 FOLDER holds each package as NAME-VERSION: a wheel by ``pip install --no-deps --target``, or an
-sdist unpacked. Nothing is fetched, and packages that are not there are left out. All programs
-together write the table of docs/evidence-packages.md, those named with --page the one below it.
-Leaves with 1 if one was not as expected.
+sdist unpacked. Nothing is fetched, and packages that are not there are left out. All programs write
+a table of docs/evidence-packages.md, those named with --page another. Leaves with 1 if one was not
+as expected.
 """
 
 from __future__ import annotations
@@ -28,15 +28,12 @@ from kernelbench.report.readme_tables import replace_between
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = ROOT / "tests" / "ptx_users" / "packages"
 PAGE = ROOT / "docs" / "evidence-packages.md"
-MARKERS = ("<!-- packages:begin -->", "<!-- packages:end -->")
-ADDED = ("<!-- added:begin -->", "<!-- added:end -->")
 ASKED = ("--seed", "1", "--schedules", "4", "--no-save")
 
 
 def place(folder: Path, name: str, version: str = "") -> Path | None:
     """Where a package lies: of this version, or else of any."""
-    found = [*folder.glob(f"{name}-{version}"), *sorted(folder.glob(f"{name}-[0-9]*"))]
-    return next(iter(found), None)
+    return next(iter([*folder.glob(f"{name}-{version}"), *folder.glob(f"{name}-[0-9]*")]), None)
 
 
 def filled(text: str, folder: Path, package: Path) -> str:
@@ -103,14 +100,12 @@ def main(arguments: list[str]) -> int:
         row = f"| {' | '.join(map(str, cells))} |"
         table.append(row)
         print(row, flush=True)
-    if not names:
-        write(table, MARKERS)
-    elif "--page" in arguments:
-        write(table, ADDED)
+    if not names or "--page" in arguments:
+        write(table, "added" if names else "packages")
     return int(unexpected > 0)
 
 
-def write(table: list[str], markers: tuple[str, str]) -> None:
+def write(table: list[str], which: str) -> None:
     """A table of the page."""
     made = f"`python tools/ptx/others/packages.py FOLDER`, `check {' '.join(ASKED)}`"
     head = [
@@ -119,7 +114,7 @@ def write(table: list[str], markers: tuple[str, str]) -> None:
         "| package | program | what | kernels clean | verdict | findings | seconds, cold / warm |",
         "| --- | --- | --- | ---: | --- | --- | ---: |",
     ]
-    text = "\n".join([*head, *table])
+    text, markers = "\n".join([*head, *table]), (f"<!-- {which}:begin -->", f"<!-- {which}:end -->")
     PAGE.write_text(replace_between(PAGE.read_text(), markers, text))
 
 
