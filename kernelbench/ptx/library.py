@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kernelbench.build.compiler import Recipe, build
 from kernelbench.emulator.runtime import load_emulated
-from kernelbench.machine.toolchain import emulator_compiler
+from kernelbench.machine.toolchain import cpu_level, emulator_compiler
 from kernelbench.ptx.lowering.translator import PTX_FOLDER, Translation, translate
 from kernelbench.ptx.parser.body import read_body
 from kernelbench.ptx.parser.declarations import SPACES, read_parameters, read_variable
@@ -172,6 +172,8 @@ def library_of(source: Translated, common: Path, *, check: bool) -> Path:
     flags = [*_FLAGS, *(_CHECK_FLAGS if check else _PLAIN_FLAGS)]
     if with_compiler.kind == "g++":
         flags.append("-fno-gnu-unique")
+    if (level := cpu_level()) != "native":  # fma is one instruction, and no call
+        flags.append(f"-march={level}")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f"{source.module.name}.cpp"
         file.write_text(source.translation.source)

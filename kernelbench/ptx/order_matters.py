@@ -2,7 +2,8 @@
 
 Where threads wait for each other at barriers of their CTA alone, two accesses are in order in every
 schedule or in none (PTX ISA 9.1, 8.9: causality order by synchronization). A schedule without a
-race is then like every other.
+race is then like every other. A copy of cp.async is in order with what follows its thread's wait
+(9.7.9), and until then with nothing.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import re
 from kernelbench.ptx.parser.model import Module, Statement
 
 # Arithmetic, weak accesses, what lanes of a warp exchange, barriers of the CTA. Without what is
-# asynchronous, atomic or of a cluster, and without the modifiers of strong accesses.
+# otherwise asynchronous, atomic or of a cluster, and without the modifiers of strong accesses.
 _SAME = re.compile(
-    r"(abs|addc?|and|bar|barrier|bf[ei]|bfind|bmsk|bra|brev|brx|call|clz|cnot|copysign|cos|cvta?|div"
+    r"(abs|addc?|and|bar|barrier|bf[ei]|bfind|bmsk|bra|brev|brx|call|clz|cnot|copysign|cos"
+    r"|cp(?=\.async\.(c[ag]|commit_group|wait_group|wait_all)\b)|cvta?|div"
     r"|dp[24]a|ex2|exit|fma|fns|isspacep|ld|ldmatrix|lg2|lop3|mad|mad24|madc|match|max|min|mma|mov|mul"
     r"|mul24|neg|not|or|popc|prefetch|prmt|rcp|rem|ret|rsqrt|sad|selp|setp?|shfl?|sh[lr]|sin|slct|sqrt"
     r"|st|stmatrix|subc?|tanh|testp|tex|tld4|trap|vote|wmma|xor)"

@@ -1,4 +1,4 @@
-"""tcgen05.mma of kinds f16, tf32 and f8f6f4, and all shapes of tcgen05.ld and st, against models.
+"""tcgen05.mma of kinds f16, tf32, f8f6f4 and i8, all shapes of tcgen05.ld and st, against models.
 
 The layouts are those of PTX ISA 9.1's figures (9.7.16.2, 9.7.16.4, 9.7.16.8, 9.7.16.10.5).
 """
@@ -33,7 +33,10 @@ pytestmark = pytest.mark.usefixtures("emulator_runtime")
 
 A_COLUMN = 32  # of A in tensor memory
 D_WORDS = 32
-_NUMBERS = {"f16": {"f16": 0, "bf16": 1}, "tf32": {"tf32": 2}, "f8f6f4": {"e4m3": 0, "e5m2": 1}}
+_NUMBERS = {"f16": {"f16": 0, "bf16": 1}, "tf32": {"tf32": 2}, "f8f6f4": {"e4m3": 0, "e5m2": 1},
+            "i8": {"u8": 0, "s8": 1}}  # fmt: skip
+
+_RANGES = {"u8": (0, 256), "s8": (-128, 128)}
 
 
 @dataclass(frozen=True)
@@ -58,14 +61,15 @@ class Product:
 
     @property
     def depth(self) -> int:
-        return {"f16": 16, "tf32": 8, "f8f6f4": 32}[self.kind]
+        return {"f16": 16, "tf32": 8, "f8f6f4": 32, "i8": 32}[self.kind]
 
     @property
     def instruction(self) -> int:
         numbers = _NUMBERS[self.kind]
         types = numbers[self.a] << 7 | numbers[self.b] << 10
         options = self.negate_a << 13 | self.along_a << 15 | self.along_b << 16
-        return 1 << 4 | types | options | self.columns // 8 << 17 | self.rows // 16 << 24
+        types |= (2 if self.kind == "i8" else 1) << 4
+        return types | options | self.columns // 8 << 17 | self.rows // 16 << 24
 
 
 PRODUCTS = [
@@ -78,6 +82,9 @@ PRODUCTS = [
     Product("tf32", "tf32", "tf32", 64, 8, a_in_tmem=True),
     Product("f8f6f4", "e4m3", "e5m2", 128, 32),
     Product("f8f6f4", "e5m2", "e4m3", 64, 8, negate_a=True),
+    Product("i8", "s8", "u8", 128, 32),
+    Product("i8", "u8", "s8", 64, 24),
+    Product("i8", "s8", "s8", 64, 32, a_in_tmem=True),
 ]
 #: All that is read back is written.
 D_TO_TMEM = f"""{" ".join(f"mov.b32 %d{i}, 0;" for i in range(D_WORDS))}
@@ -179,6 +186,8 @@ def _coded(kind: str, values: np.ndarray, rng: np.random.Generator) -> np.ndarra
         ).view(np.uint8)  # fmt: skip
     if kind == "e5m2":
         return (values.astype(np.float16).view(np.uint16) >> 8).astype(np.uint8)
+    if kind in ("s8", "u8"):
+        return values.astype(np.uint8)
     magnitudes = np.array([0x00, 0x38, 0x40, 0x44], np.uint8)
     return magnitudes[np.abs(values)] | np.where(values < 0, 0x80, 0).astype(np.uint8)
 
@@ -199,7 +208,10 @@ def _lane(product: Product, row: int) -> int:
 def _multiplied(module, product: Product, check: int, name: str = "") -> tuple[PtxReport, bool]:
     """The report, and whether D is right."""
     rng = np.random.default_rng(product.rows + product.columns)
-    a, b = (rng.integers(-3, 4, (rows, product.depth)) for rows in (product.rows, product.columns))
+    a, b = (
+        rng.integers(*_RANGES.get(kind, (-3, 4)), (rows, product.depth))
+        for kind, rows in ((product.a, product.rows), (product.b, product.columns))
+    )
     coded = [_coded(kind, of, rng) for kind, of in ((product.a, a), (product.b, b))]
     image = np.zeros_like(_image())
     for start, rows, along in zip(
@@ -211,7 +223,7 @@ def _multiplied(module, product: Product, check: int, name: str = "") -> tuple[P
         lanes[_lane(product, row)] = data
     if product.a_in_tmem:
         image[:A_BYTES] = 0xFF
-    out = np.zeros((128, D_WORDS), np.float32)
+    out = np.zeros((128, D_WORDS), np.int32 if product.kind == "i8" else np.float32)
     report = module.launch(name or product.name, 1, args=[image, out, lanes], check=check)
     want = 2 * (a @ b.T) * (-1 if product.negate_a else 1)
     found = out[[_lane(product, row) for row in range(product.rows)], : product.columns]

@@ -467,3 +467,64 @@ def test_an_access_at_no_address_ends_its_launch_alone(access):
     report = module.launch("wild", 1, args=[128], check=1)
     assert {each.finding.kind for each in report.errors} & {"crash", "out-of-bounds"}
     module.launch("wild", 1, args=[aligned(128)], check=2).require_clean()
+
+
+#: Each thread swaps two halves that belong together, one after another.
+WIDE = (
+    HEAD
+    + """
+.shared .align 16 .b128 tile;
+.visible .entry wide(.param .u64 p)
+{
+  .reg .pred %q, %r; .reg .b32 %t; .reg .b64 %p, %a, %b, %c; .reg .b128 %x, %y, %z;
+  ld.param.u64 %p, [p]; mov.u32 %t, %tid.x; mov.b64 %a, 5; mov.b128 %x, {%a, %a};
+  setp.eq.u32 %q, %t, 0; @%q atom.exch.b128 %y, [%p+16], %x;
+  @%q st.shared.b128 [tile], %x; bar.sync 0;
+  ld.relaxed.gpu.global.b128 %x, [%p];
+AGAIN:
+  mov.b128 {%a, %b}, %x; add.u64 %a, %a, 1; add.u64 %b, %b, 2; mov.b128 %y, {%a, %b};
+  atom.relaxed.gpu.global.cas.b128 %z, [%p], %x, %y;
+  mov.b128 {%b, %c}, %z; add.u64 %b, %b, 1; mov.b128 %x, %z; setp.ne.u64 %r, %b, %a;
+  @%r bra AGAIN;
+  atom.acq_rel.cta.shared.exch.b128 %z, [tile], %z; bar.sync 0;
+  @%q ld.shared.b128 %y, [tile]; @%q st.relaxed.sys.global.b128 [%p+32], %y;
+  ret;
+}
+"""
+)
+
+
+def test_atomics_of_sixteen_bytes():
+    data = np.zeros(6, np.uint64)
+    module = kernelbench.ptx.load("wide.ptx", text=WIDE)
+    assert not module.launch("wide", 2, 64, [data], cooperative=True, check=3).errors
+    assert data[:4].tolist() == [128, 256, 5, 5] and 2 * data[4] == data[5] < 256
+
+
+DISCARDED = (
+    HEAD
+    + """
+.visible .entry discarded(.param .u64 p)
+{
+  .reg .pred %q; .reg .b32 %t, %x; .reg .b64 %p, %a;
+  ld.param.u64 %p, [p]; mov.u32 %t, %tid.x; mul.wide.u32 %a, %t, 4; add.u64 %a, %p, %a;
+  ld.global.b32 %x, [%a];
+  MEET
+  setp.eq.u32 %q, %t, 0; @%q discard.global.L2 [%p], 128;
+  st.global.b32 [%a+128], %x; ret;
+}
+"""
+)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_discard_is_a_write(ordered):
+    """Of an indeterminate value, by one thread, to what all have read."""
+    text = DISCARDED.replace("MEET", "bar.sync 0;" if ordered else "")
+    data = aligned(256).view(np.uint32)
+    data[:] = np.arange(64)
+    module = kernelbench.ptx.load("discarded.ptx", text=text)
+    report = module.launch("discarded", 1, 32, [data], check=2)
+    kinds = {each.finding.kind for each in report.errors}
+    assert kinds == (set() if ordered else {"race"}), list(report.lines())
+    assert not ordered or data.tolist() == [0xFFFFFFFF] * 32 + [*range(32)]

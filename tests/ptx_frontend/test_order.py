@@ -109,6 +109,7 @@ def test_a_proxy_fence_in_one_direction(release, acquire, right):
     assert not right or out.tolist() == list(range(32))
 
 
+ACQUIRE_MAP = "fence.proxy.tensormap::generic.acquire.gpu [%map], 128;"
 #: A map is changed and acquired by one warp, and used by another behind an mbarrier.
 ACQUIRED = f"""
 .visible .entry acquired(.param .u64 p_in, .param .u64 p_out, .param .u64 p_map) .reqntid 64
@@ -136,15 +137,14 @@ COPIES:
 @pytest.mark.parametrize(
     ("old", "new", "right"),
     [
-        ("ACQUIRE", "fence.proxy.tensormap::generic.acquire.gpu [%map], 128;", True),
+        ("ACQUIRE", ACQUIRE_MAP, True),
         ("ACQUIRE", "", False),
         ("fence.proxy.tensormap::generic.release.gpu;", "", False),
     ],
 )
 def test_a_map_that_another_warp_has_acquired(old, new, right):
     """8.9.5: the proxy fence is on the way, whichever thread executes it."""
-    acquire = "fence.proxy.tensormap::generic.acquire.gpu [%map], 128;"
-    text = HEAD + ACQUIRED.replace(old, new).replace("ACQUIRE", acquire)
+    text = HEAD + ACQUIRED.replace(old, new).replace("ACQUIRE", ACQUIRE_MAP)
     given = aligned(128)
     given[:] = np.arange(128)
     out, map_ = np.zeros(1, np.uint32), map_of(aligned(16))
@@ -153,6 +153,21 @@ def test_a_map_that_another_warp_has_acquired(old, new, right):
     kinds = {each.finding.kind for each in report.errors}
     assert kinds == (set() if right else {"tensor-map-proxy"}), list(report.lines())
     assert not right or out.tolist() == [0x03020100]
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_map_at_null_is_wrong_where_it_is_used(copied):
+    """9.7.13: the fence names no access. Warps that make no copy may acquire it with no map."""
+    of_null = "mov.b64 %map, 0; fence.proxy.tensormap::generic.acquire.gpu [%map], 128;"
+    text = HEAD + ACQUIRED.replace("ACQUIRE", ACQUIRE_MAP)
+    copy = "mbarrier.arrive.expect_tx"
+    arrive = "mbarrier.arrive.shared::cta.b64 _, [%e];"
+    at, add = (copy, of_null + copy) if copied else (arrive, arrive + of_null)
+    given = aligned(128)
+    out, map_ = np.zeros(1, np.uint32), map_of(aligned(16))
+    module = kernelbench.ptx.load("acquired.ptx", text=text.replace(at, add))
+    report = module.launch("acquired", 1, args=[given, out, map_], check=3)
+    assert bool(report.errors) == copied, list(report.lines())
 
 
 #: Each warp stores and loads its lanes of tensor memory; the first frees it behind the cluster.

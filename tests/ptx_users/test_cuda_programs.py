@@ -850,6 +850,22 @@ def test_copies_of_two_stages(checked: Callable[..., Outcome]) -> None:
     assert "tiles.cu:" in outcome.out
 
 
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("gemm_cores.cu", "", ""),
+        ("gemm_mma.cu", "", ""),
+        ("gemm_mma.cu", "wait_group 1", "wait_group 2"),
+    ],
+)
+def test_products_of_tiles_run_in_two_schedules(
+    checked: Callable[..., Outcome], name: str, old: str, new: str
+) -> None:
+    outcome = checked(name, (old, new), schedules=20, arch=80, options=("-D", "ROWS=128"))
+    assert re.search(rf" product +{'finding' if old else 'clean'} +2 ", outcome.out), outcome.out
+    assert ("error[early-read]" in outcome.out) == bool(old), outcome.out
+
+
 @pytest.mark.long
 def test_a_race_is_found_with_its_line(checked: Callable[..., Outcome]) -> None:
     outcome = checked("sums.cu", ("    __syncthreads();\n", ""))

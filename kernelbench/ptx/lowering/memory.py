@@ -76,13 +76,13 @@ def _strong_load(writer: Writer, chosen: Sequence[str], operands: Sequence[Opera
     """``ld.{relaxed|acquire}.scope``, and ``ld.volatile``, which is relaxed at system scope."""
     order, vector, kind = chosen[0], chosen[-2], chosen[-1]
     space = chosen[1] if order == "volatile" else chosen[2]
-    if SIZES[kind] > 8 or space == "local":
+    if space == "local" or (vector and SIZES[kind] > _AT_ONCE[0]):
         raise StatementError("a strong load of this kind")
     writer.expect(operands, 2)
     access, strength = "strong_load", _strength(chosen)
     items, name = _elements(operands[0], vector), writer.temporary()
     bits, where = f"b{8 * SIZES[kind]}", writer.pointer(operands[1], space)
-    if vector and len(items) * SIZES[kind] in _AT_ONCE:
+    if len(items) * SIZES[kind] in _AT_ONCE[0 if vector else 1 :]:
         access = "load_together"
     elif SIZES[kind] == 4 and waits_for_change(writer.function.statements, writer.statement):
         strength += ", true"
@@ -119,7 +119,7 @@ def _stored(
 def _strong_store(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     order, vector, kind = chosen[0], chosen[-2], chosen[-1]
     space = chosen[1] if order == "volatile" else chosen[2]
-    if SIZES[kind] > 8 or space == "local":
+    if space == "local" or (vector and SIZES[kind] > _AT_ONCE[0]):
         raise StatementError("a strong store of this kind")
     writer.expect(operands, 2)
     strength, bits, size = _strength(chosen), f"px::b{8 * SIZES[kind]}", SIZES[kind]
@@ -127,7 +127,7 @@ def _strong_store(writer: Writer, chosen: Sequence[str], operands: Sequence[Oper
     if len(values) != (int(vector[1:]) if vector else 1):
         raise StatementError(f"{len(values)} values for {vector}")
     where = writer.pointer(operands[0], space)
-    if vector and len(values) * size in _AT_ONCE:
+    if len(values) * size in _AT_ONCE[0 if vector else 1 :]:
         return f"px::store_together<{bits}>({where}{strength}, {', '.join(values)});"
     name = writer.temporary()
     out = [f"px::Byte* const {name} = {where};"]
@@ -182,11 +182,19 @@ def _update(
         operation = operation.removesuffix(".noftz") + "_noftz"
     if operation == "add" and space.startswith("shared"):
         operation = "add_shared"
+    if kind == "b128":
+        operation += "_16"
     return f"px::atomic_{operation}({writer.pointer(address, space)}, {flags}, {given})"
 
 
 #: Atomics of halves do not flush; pairs are atomic as a whole here, each half by itself in PTX.
 _HALVES = ("f16", "bf16", "f16x2", "bf16x2")
+
+
+def _discard(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``discard.L2 [a], 128``."""
+    writer.expect(operands, 2)
+    return f"px::discard({writer.pointer(operands[0], chosen[0])});"
 
 
 def _vector_update(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -270,7 +278,7 @@ _ORDERS = {
     "release": "kRelease",
     "acq_rel": "kAcqRel",
 }
-#: Bytes of vectors that a strong access moves at once.
+#: Bytes of vectors that a strong access moves at once; the last of one register, too.
 _AT_ONCE = (8, 16)
 _SHARED_OR_GLOBAL = "{.global|.shared|.shared::cta|.shared::cluster|}"
 
@@ -323,7 +331,8 @@ MEMORY_FORMS: tuple[Form, ...] = (
         )
     ),
     Form(f"atom{{.relaxed|.acquire|.release|.acq_rel|}}{{.cta|.cluster|.gpu|.sys|}}"
-         f"{_SHARED_OR_GLOBAL}.{{cas|exch}}.{{b16}}", _atomic, "memory"),
+         f"{_SHARED_OR_GLOBAL}.{{cas|exch}}.{{b16|b128}}", _atomic, "memory"),
+    Form("discard{.global|}.L2", _discard, "memory"),
     Form("atom.{global|shared}" + _SCOPE + "{.relaxed|.acquire|.release|.acq_rel}"
          ".{add.noftz}.{f16|bf16|f16x2|bf16x2}",
          lambda w, c, o: _atomic(w, (c[2], c[1], c[0], c[3], c[4]), o), "memory"),

@@ -247,7 +247,7 @@ TENSOR_FORMS: tuple[Form, ...] = (
             ("16x256b", "1|2|4|8|16|32"),
         )
     ),
-    Form(f"tcgen05.mma{_GROUP}.kind::{{f16|tf32|f8f6f4}}{_COLLECTOR}", _dense_mma, "dense"),
+    Form(f"tcgen05.mma{_GROUP}.kind::{{f16|tf32|f8f6f4|i8}}{_COLLECTOR}", _dense_mma, "dense"),
     Form(f"tcgen05.mma{_GROUP}.kind::mxf8f6f4.block_scale{{.scale_vec::1X|.block32|}}{_COLLECTOR}",
          _scaled_dense_mma, "pairs"),
     Form("tcgen05.wait::ld.sync.aligned", fixed("px::tcgen05_wait_ld();"), "tensor"),

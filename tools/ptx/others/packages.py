@@ -1,10 +1,11 @@
 """Kernels of published packages on the emulator: tests/ptx_users/packages says what to expect.
 
-python tools/ptx/others/packages.py FOLDER [NAME …]
+python tools/ptx/others/packages.py FOLDER [--page] [NAME …]
 
 FOLDER holds each package as NAME-VERSION: a wheel by ``pip install --no-deps --target``, or an
-sdist unpacked. Nothing is fetched, and packages that are not there are left out. All programs
-together write the table of docs/evidence-packages.md. Leaves with 1 if one was not as expected.
+sdist unpacked. Nothing is fetched, and packages that are not there are left out. All programs write
+a table of docs/evidence-packages.md, those named with --page another. Leaves with 1 if one was not
+as expected.
 """
 
 from __future__ import annotations
@@ -27,13 +28,12 @@ from kernelbench.report.readme_tables import replace_between
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = ROOT / "tests" / "ptx_users" / "packages"
 PAGE = ROOT / "docs" / "evidence-packages.md"
-MARKERS = ("<!-- packages:begin -->", "<!-- packages:end -->")
 ASKED = ("--seed", "1", "--schedules", "4", "--no-save")
 
 
-def place(folder: Path, name: str) -> Path | None:
-    """Where a package lies, of any version."""
-    return next(iter(sorted(folder.glob(f"{name}-[0-9]*"))), None)
+def place(folder: Path, name: str, version: str = "") -> Path | None:
+    """Where a package lies: of this version, or else of any."""
+    return next(iter([*folder.glob(f"{name}-{version}"), *folder.glob(f"{name}-[0-9]*")]), None)
 
 
 def filled(text: str, folder: Path, package: Path) -> str:
@@ -79,11 +79,13 @@ def summary(report: dict[str, Any]) -> tuple[str, int, set[str]]:
 
 def main(arguments: list[str]) -> int:
     """See the file's head."""
-    folder, names = Path(arguments[0]).resolve(), arguments[1:]
+    folder = Path(arguments[0]).resolve()
+    names = [each for each in arguments[1:] if each != "--page"]
     known = tomllib.loads((PROGRAMS / "packages.toml").read_text())
     table, unexpected = [], 0
     for name, (of, *expected) in known["program"].items():
-        package, where = known["package"][of], place(folder, of)
+        package = known["package"][of]
+        where = place(folder, package.get("name", of), package["version"])
         if where is None or (names and name not in names):
             continue
         _, cold = check(name, package, where)
@@ -98,13 +100,13 @@ def main(arguments: list[str]) -> int:
         row = f"| {' | '.join(map(str, cells))} |"
         table.append(row)
         print(row, flush=True)
-    if not names:
-        write(table)
+    if not names or "--page" in arguments:
+        write(table, "added" if names else "packages")
     return int(unexpected > 0)
 
 
-def write(table: list[str]) -> None:
-    """The table of the page."""
+def write(table: list[str], which: str) -> None:
+    """A table of the page."""
     made = f"`python tools/ptx/others/packages.py FOLDER`, `check {' '.join(ASKED)}`"
     head = [
         f"({made}, {cpu_name()}, {datetime.date.today()})",
@@ -112,8 +114,8 @@ def write(table: list[str]) -> None:
         "| package | program | what | kernels clean | verdict | findings | seconds, cold / warm |",
         "| --- | --- | --- | ---: | --- | --- | ---: |",
     ]
-    text = "\n".join([*head, *table])
-    PAGE.write_text(replace_between(PAGE.read_text(), MARKERS, text))
+    text, markers = "\n".join([*head, *table]), (f"<!-- {which}:begin -->", f"<!-- {which}:end -->")
+    PAGE.write_text(replace_between(PAGE.read_text(), markers, text))
 
 
 if __name__ == "__main__":

@@ -134,7 +134,7 @@ PX_CALLED T mul(T a, T b) {
   return out<how>(result);
 }
 template <Flags how, typename T>
-PX_CALLED T fma(T a, T b, T c) {
+PX_CALLED T called_fma(T a, T b, T c) {
   const auto sum = [](T x, T y, T z) { return std::fma(x, y, z); };
   a = in<how>(a);
   b = in<how>(b);
@@ -144,6 +144,16 @@ PX_CALLED T fma(T a, T b, T c) {
     if (below_normal<how>(result, a, b, c)) result = std::copysign(T{0}, result);
   }
   return out<how>(result);
+}
+template <Flags how, typename T>
+PX T fma(T a, T b, T c) {
+#ifdef __FMA__
+  // A call would take all registers out of what products consist of.
+  if constexpr (how.round == Round::kNearest && !how.ftz && !how.sat) {
+    return canonical(std::fma(a, b, c));
+  }
+#endif
+  return called_fma<how>(a, b, c);
 }
 // Pairs, each half by itself.
 template <Flags how>

@@ -223,4 +223,19 @@ KB_PTX_ATOMIC(min_noftz, false, min_half<flags("")>(old, given.first))
 KB_PTX_ATOMIC(max_noftz, false, max_half<flags("")>(old, given.first))
 #undef KB_PTX_ATOMIC
 
+// Of 16 bytes.
+PX b128 atomic_exch_16(Byte* at, bool returns, Order order, Scope scope, b128 value) {
+  b128 old;
+  emu::atomic_exchange_16(at, {order, scope, returns, true}, nullptr, &value, &old);
+  return old;
+}
+PX b128 atomic_cas_16(Byte* at, bool returns, Order order, Scope scope, b128 compared, b128 value) {
+  b128 old;
+  emu::atomic_exchange_16(at, {order, scope, returns, true}, &compared, &value, &old);
+  return old;
+}
+PX void discard(Byte* at) {
+  emu::discard(at);
+}
+
 }  // namespace px

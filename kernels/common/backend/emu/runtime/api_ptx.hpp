@@ -118,6 +118,12 @@ struct AtomicForm {
 // The old bits, of 4 or 8 bytes; `update` gives the new ones.
 uint64_t atomic_update(void* at, uint32_t bytes, const AtomicForm& form,
                        uint64_t (*update)(uint64_t old, const void* context), const void* context);
+// Of 16 bytes: `old` gets what was there; where that equals `compared` (null: anything), `value`
+// comes there.
+void atomic_exchange_16(void* at, const AtomicForm& form, const void* compared, const void* value,
+                        void* old);
+// 128 bytes that hold nothing any more.
+void discard(void* at);
 // `meeting`: it is repeated until a bit of the word changes.
 struct StrongForm {
   Order order;

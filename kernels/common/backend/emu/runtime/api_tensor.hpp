@@ -19,7 +19,7 @@ void tcgen05_mma_fp4(uint32_t group, uint32_t scales, uint32_t d, uint64_t a, ui
                      uint32_t instruction, uint32_t scales_a, uint32_t scales_b, bool accumulate);
 // Operands of 16, 32 and 8 bits. `a`: a descriptor, or an address of tensor memory. The scales are
 // those of mxf8f6f4, one for a row.
-enum class DenseKind : uint32_t { kF16, kTf32, kF8f6f4, kMxf8f6f4 };
+enum class DenseKind : uint32_t { kF16, kTf32, kF8f6f4, kMxf8f6f4, kI8 };
 struct DenseOperands {
   uint32_t d;
   bool a_in_tmem;

@@ -1,4 +1,4 @@
-// The instruction descriptor of tcgen05.mma.kind::f16, ::tf32, ::f8f6f4 and ::mxf8f6f4 (PTX
+// The instruction descriptor of tcgen05.mma.kind::f16, ::tf32, ::f8f6f4, ::i8 and ::mxf8f6f4 (PTX
 // ISA 9.1, 9.7.16.4.2).
 #pragma once
 
@@ -17,6 +17,7 @@ struct DenseInstruction {
   bool negate_b;
   bool transposed_a;
   bool transposed_b;
+  bool saturate = false;
   uint32_t scale_a = 0;  // scale factor ids: a byte of a word
   uint32_t scale_b = 0;
 };

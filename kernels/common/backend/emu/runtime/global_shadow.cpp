@@ -150,6 +150,8 @@ class Accessing {
   bool load() {
     bool any = holds_;
     Access checked = {};
+    // The two lie far from each other, and rarely in a cache.
+    if (offset_ < end_) __builtin_prefetch(words_.make_others(offset_ / 4));
     const bool atomics = launch_.runs(words_.others_in) && !mine_.atomic;
     for (size_t word = offset_ / 4; word * 4 < end_; ++word) {
       mine_.bytes = mask(word);

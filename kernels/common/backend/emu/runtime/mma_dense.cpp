@@ -1,5 +1,5 @@
-// tcgen05.mma on f16, bf16, tf32 and operands of 8, 6 and 4 bits (PTX ISA 9.1, 9.7.16.10), fp32
-// sums.
+// tcgen05.mma on f16, bf16, tf32 and operands of 8, 6 and 4 bits (PTX ISA 9.1, 9.7.16.10), sums of
+// fp32 or of whole numbers.
 #include "mma_dense.hpp"
 
 #include <algorithm>
@@ -56,6 +56,8 @@ float element(DenseType type, const uint8_t* row, uint32_t k) {
       std::memcpy(&half, row + 2 * k, sizeof half);
       return __builtin_bit_cast(float, uint32_t{half} << 16);
     case DenseType::kTf32:
+    case DenseType::kU8:
+    case DenseType::kS8:
       break;
   }
   // PTX: 5.2.3: of 32 bits of tf32 the lower 13 are ignored.
@@ -113,9 +115,31 @@ void multiply(const DenseTile& tile, uint32_t* d) {
   }
 }
 
+int32_t whole(DenseType type, uint8_t byte) {
+  return type == DenseType::kS8 ? static_cast<int8_t>(byte) : byte;
+}
+
+void multiply_whole(const DenseTile& tile, uint32_t* d) {
+  for (uint32_t m = 0; m < tile.rows; ++m) {
+    each_part(tile, m, [&](uint32_t at, uint32_t first, uint32_t count) {
+      for (uint32_t n = 0; n < count; ++n) {
+        int64_t sum = tile.accumulate ? static_cast<int32_t>(d[at + n]) : 0;
+        for (uint32_t k = 0; k < kMostK; ++k) {
+          sum += whole(tile.type_a, tile.a[m][k]) * whole(tile.type_b, tile.b[first + n][k]);
+        }
+        if (tile.saturate) sum = std::clamp<int64_t>(sum, INT32_MIN, INT32_MAX);
+        d[at + n] = static_cast<uint32_t>(sum);
+      }
+    });
+  }
+}
+
 }  // namespace
 
 void mma_dense(const DenseTile& tile, uint32_t* d) {
+  if (tile.type_a == DenseType::kU8 || tile.type_a == DenseType::kS8) {
+    return multiply_whole(tile, d);
+  }
   if (tile.scaled) return multiply<double>(tile, d);
   multiply<float>(tile, d);
 }

@@ -1,5 +1,5 @@
-// Arithmetic of tcgen05.mma.kind::f16, ::tf32, ::f8f6f4 and ::mxf8f6f4 (PTX ISA 9.1, 9.7.16.10) of
-// one CTA: 32 bytes of K. No addresses, no checks.
+// Arithmetic of tcgen05.mma.kind::f16, ::tf32, ::f8f6f4, ::i8 and ::mxf8f6f4 (PTX
+// ISA 9.1, 9.7.16.10) of one CTA: 32 bytes of K. No addresses, no checks.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace kb::emu {
 
 // Elements of A and B. Sixteen elements of 4 or 6 bits take the first bytes of sixteen.
-enum class DenseType : uint32_t { kF16, kBf16, kTf32, kE4m3, kE5m2, kE2m3, kE3m2, kE2m1 };
+enum class DenseType : uint32_t { kF16, kBf16, kTf32, kE4m3, kE5m2, kU8, kS8, kE2m3, kE3m2, kE2m1 };
 constexpr uint32_t dense_bytes(DenseType type) {
   if (type == DenseType::kTf32) return 4;
   return type == DenseType::kF16 || type == DenseType::kBf16 ? 2 : 1;
@@ -30,7 +30,8 @@ struct DenseTile {
   bool accumulate;
   bool negate_a;
   bool negate_b;
-  bool scaled;  // every product of a row and a column is times both scales, ue8m0
+  bool saturate;  // of integers
+  bool scaled;    // every product of a row and a column is times both scales, ue8m0
   DenseType type_a;
   DenseType type_b;  // of the same size
   uint8_t a[kTmemLanes][kMmaRowBytes];
@@ -50,7 +51,8 @@ constexpr uint32_t dense_columns(DenseLayout layout, uint32_t columns) {
 
 // PTX leaves the order and the rounding of the sums open. Both are exact where the sums are.
 // Assumption: as mma_fp32: fp32 bits of D (+)= the tile's product, every product exact and added in
-// fp32 in order of k; scaled ones are added in fp64, and rounded once with D.
+// fp32 in order of k; scaled ones are added in fp64, and rounded once with D. Integers are those of
+// 32 bits, the whole sum modulo 2^32 or clamped.
 void mma_dense(const DenseTile& tile, uint32_t* d);
 
 }  // namespace kb::emu

@@ -215,6 +215,47 @@ void strong_store_vector(void* at, uint32_t bytes, const void* values, const Str
   std::memcpy(at, values, bytes);
 }
 
+// PTX: atom.exch.b128 and atom.cas.b128 (9.7.13).
+void atomic_exchange_16(void* at, const AtomicForm& form, const void* compared, const void* value,
+                        void* old) {
+  const Pc pc = KB_EMU_PC;
+  constexpr uint32_t kBytes = 16, kHalf = 8;
+  interleave();
+  strong_access(at, kBytes, true, form.scope, pc, "atom");
+  for (uint32_t word = 0; word < kBytes; word += kHalf) {
+    hand_over(static_cast<std::byte*>(at) + word, form.order, form.scope, pc);
+  }
+  touch(at);
+  bool changed = false;
+  {
+    const std::lock_guard lock(wide_accesses);
+    std::memcpy(old, at, kBytes);
+    if (compared == nullptr || std::memcmp(old, compared, kBytes) == 0) {
+      changed = std::memcmp(old, value, kBytes) != 0;
+      std::memcpy(at, value, kBytes);
+    }
+  }
+  for (uint32_t word = 0; word < kBytes; word += kHalf) {
+    take_over(static_cast<const std::byte*>(at) + word, form.order, form.scope, pc);
+  }
+  if (changed) {
+    current_runner->changed();
+    if (!in_shared(at)) note_change(at, pc);
+  } else {
+    poll_word(at, kBytes, pc);
+  }
+}
+
+// PTX: discard.L2 (9.7.9): a weak write of an indeterminate value.
+void discard(void* at) {
+  const Pc pc = KB_EMU_PC;
+  constexpr uint32_t kBytes = 128;
+  check_alignment(at, kBytes, pc, "discard");
+  global_access(at, kBytes, true, pc, "discard");
+  if (checking()) global_store(at, kBytes, generic_actor(pc, "discard"));
+  std::memset(at, 0xff, kBytes);
+}
+
 // PTX: nanosleep (9.7.19): others run.
 void sleep_a_while() {
   const Pc pc = KB_EMU_PC;

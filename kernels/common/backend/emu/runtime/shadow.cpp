@@ -119,8 +119,12 @@ void Shadow::note_unwritten(uint32_t cell, const Actor& actor) {
 
 // The last writers of a cell against an access.
 void Shadow::check_writer(uint32_t cell, uint32_t writer, const Actor& actor, bool reading) {
-  cta_.cluster->accesses.visit(
-      writer, [&](uint32_t index) { return check_writer_record(cell, index, actor, reading); });
+  const AccessLog& log = cta_.cluster->accesses;
+  log.visit(writer, [&](uint32_t index) {
+    // Most accesses: what is to be reported would take registers of them.
+    if (!actor.async && compatible(log.at(index), actor)) return true;
+    return check_writer_record(cell, index, actor, reading);
+  });
 }
 
 // PTX: 8.6: a generic write and an async access to it need fence.proxy.async between, besides the
@@ -188,35 +192,38 @@ bool Shadow::check_writer_record(uint32_t cell, uint32_t index, const Actor& act
 // before an async write only if a proxy fence is on the way from the one to the other.
 void Shadow::check_readers(uint32_t cell, uint32_t reader, const Actor& actor) {
   const AccessLog& log = cta_.cluster->accesses;
-  const bool proxies_meet = actor.async && space_ == Space::kShared;
-  const auto check = [&](uint32_t index) {
-    const AccessRecord& earlier = log.at(index);
-    if (compatible(earlier, actor)) {
-      if (proxies_meet && !earlier.async && overlap(earlier, actor) &&
-          !actor.knows->published.covers(earlier.component, earlier.epoch)) {
-        assume(Assumption::kReadsBeforeAsync);
-      }
-      return true;
+  log.visit(reader, [&](uint32_t index) {
+    if (!actor.async && compatible(log.at(index), actor)) return true;
+    return check_reader_record(cell, index, actor);
+  });
+}
+
+bool Shadow::check_reader_record(uint32_t cell, uint32_t index, const Actor& actor) {
+  const AccessRecord& earlier = cta_.cluster->accesses.at(index);
+  if (compatible(earlier, actor)) {
+    if (actor.async && space_ == Space::kShared && !earlier.async && overlap(earlier, actor) &&
+        !actor.knows->published.covers(earlier.component, earlier.epoch)) {
+      assume(Assumption::kReadsBeforeAsync);
     }
-    if (ordered_by_group(earlier, actor)) {
-      assume(Assumption::kGroupsOfWarpgroups);
-      return true;
-    }
-    const bool fence_only = ordered_by_fences(earlier, actor);
-    const bool asynchronous = earlier.async || earlier.tensor || actor.async || actor.tensor;
-    report({.kind = asynchronous ? Class::kOverwrite : Class::kRace,
-            .pc = actor.pc,
-            .other_pc = earlier.pc,
-            .shared_offset = space_ == Space::kShared ? int64_t{cell} * 4 : -1,
-            .tmem_column = space_ == Space::kTmem ? int64_t{cell} / 8 : -1,
-            .other_thread = earlier.thread,
-            .one_warp = lanes_of_one_warp(cta_, earlier.component, actor.component),
-            .formal = fence_only,
-            .text = std::string(actor.what) + " writes " + place(space_) + " that " + earlier.what +
-                    " may still read" + missing(cta_, earlier, actor, fence_only)});
-    return false;
-  };
-  log.visit(reader, check);
+    return true;
+  }
+  if (ordered_by_group(earlier, actor)) {
+    assume(Assumption::kGroupsOfWarpgroups);
+    return true;
+  }
+  const bool fence_only = ordered_by_fences(earlier, actor);
+  const bool asynchronous = earlier.async || earlier.tensor || actor.async || actor.tensor;
+  report({.kind = asynchronous ? Class::kOverwrite : Class::kRace,
+          .pc = actor.pc,
+          .other_pc = earlier.pc,
+          .shared_offset = space_ == Space::kShared ? int64_t{cell} * 4 : -1,
+          .tmem_column = space_ == Space::kTmem ? int64_t{cell} / 8 : -1,
+          .other_thread = earlier.thread,
+          .one_warp = lanes_of_one_warp(cta_, earlier.component, actor.component),
+          .formal = fence_only,
+          .text = std::string(actor.what) + " writes " + place(space_) + " that " + earlier.what +
+                  " may still read" + missing(cta_, earlier, actor, fence_only)});
+  return false;
 }
 
 // Cells are checked in runs that have the same last writers and readers.

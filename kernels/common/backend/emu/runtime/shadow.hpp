@@ -29,6 +29,7 @@ class Shadow {
  private:
   void check_writer(uint32_t cell, uint32_t writer, const Actor& actor, bool reading);
   void check_readers(uint32_t cell, uint32_t reader, const Actor& actor);
+  bool check_reader_record(uint32_t cell, uint32_t index, const Actor& actor);
   bool check_writer_record(uint32_t cell, uint32_t record, const Actor& actor, bool reading);
   Cta& cta_;
   Space space_;

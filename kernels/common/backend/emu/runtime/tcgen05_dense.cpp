@@ -1,5 +1,5 @@
-// tcgen05.mma.kind::f16, ::tf32, ::f8f6f4 and ::mxf8f6f4, PTX ISA 9.1, 9.7.16.10: operands, checks,
-// execution.
+// tcgen05.mma.kind::f16, ::tf32, ::f8f6f4, ::i8 and ::mxf8f6f4, PTX ISA 9.1, 9.7.16.10: operands,
+// checks, execution.
 #include <cstring>
 
 #include "api_tensor.hpp"
@@ -50,6 +50,7 @@ struct DenseMultiply {
     tile.accumulate = accumulate;
     tile.negate_a = instruction.negate_a;
     tile.negate_b = instruction.negate_b;
+    tile.saturate = instruction.saturate;
     tile.scaled = scales_a.has_value();
     tile.type_a = instruction.type_a;
     tile.type_b = instruction.type_b;
@@ -152,12 +153,12 @@ void check_accesses(DenseMultiply& multiply, uint32_t i, const ScalePlaces* scal
 
 }  // namespace
 
-// PTX: tcgen05.mma.cta_group::{1,2}.kind::{f16,tf32,f8f6f4} [d-tmem], {a-desc, [a-tmem]}, b-desc,
-// idesc, enable-input-d, and .kind::mxf8f6f4.block_scale with [scale-A-tmem], [scale-B-tmem]
-// (9.7.16.10): one thread, asynchronous, operands in shared memory through the async proxy.
-// Not modelled: .ws, sparsity, scale-input-d, disable-output-lane, .ashift.
-// Assumption: operands are read when the product executes, and D is written then, all at once. Of a
-// pair the even CTA holds the first half of A's and of B's rows.
+// PTX: tcgen05.mma.cta_group::{1,2}.kind::{f16,tf32,f8f6f4,i8} [d-tmem], {a-desc, [a-tmem]},
+// b-desc, idesc, enable-input-d, and .kind::mxf8f6f4.block_scale with [scale-A-tmem],
+// [scale-B-tmem] (9.7.16.10): one thread, asynchronous, operands in shared memory through the async
+// proxy. Not modelled: .ws, sparsity, scale-input-d, disable-output-lane, .ashift. Assumption:
+// operands are read when the product executes, and D is written then, all at once. Of a pair the
+// even CTA holds the first half of A's and of B's rows.
 void tcgen05_mma_dense(DenseKind kind, uint32_t group, const DenseOperands& operands,
                        uint32_t instruction, bool accumulate) {
   const Pc pc = KB_EMU_PC;

@@ -285,12 +285,14 @@ void fence_proxy_tensormap_release() {
 // Needs to be ordered after a release of the last change; else the thread keeps what it had.
 // Not modelled: scopes. Between clusters the order in which they happened to run stands for a
 // synchronization, so a missing one is not found there.
+// PTX names no access to the address: of null it orders nothing (CUTLASS's grouped products for
+// Hopper, in warps that store no tile), and a copy with that map is still wrong.
 void fence_proxy_tensormap_acquire(const TensorMap* map) {
   const Pc pc = KB_EMU_PC;
   interleave();
   check_map_alignment(map, pc, "fence.proxy.tensormap::generic.acquire");
   timed(Op::kMapAcquire, pc);
-  if (!checking()) return;
+  if (!checking() || map == nullptr) return;
   Thread& thread = self();
   const TensorMap present = *map;  // a wild address ends the launch: before anything is locked
   const std::lock_guard lock(changes_mutex);
