@@ -11,10 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COMMON = ROOT / "kernels" / "common"
 HEADERS = sorted((COMMON / "ptx").glob("*.cuh"))
 # Instructions that a lineage has beside the layer, with bodies in backend/ all the same.
-BESIDE = (
-    ROOT / "hopper" / "common" / "half_words.cuh",
-    ROOT / "moe" / "common" / "half_mma.cuh",
-)
+BESIDE = (ROOT / "hopper" / "common" / "half_words.cuh",)
 ARCHES = ("sm90a", "sm100a")
 
 _DECLARATION = re.compile(
