@@ -191,6 +191,7 @@ def main() -> None:
     if with_parent:
         end_with_parent()
     write_json(result, function(*arguments))
+    ctypes.CDLL(None).fflush(None)  # what C code has printed
     if with_parent:
         # An exit destroys what a thread of somebody's code may still wait for, and waits in turn.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
