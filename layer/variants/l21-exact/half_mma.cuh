@@ -1,4 +1,4 @@
-// Products of FP16 by one warp, and how their operands come. The emulator's bodies are with its own,
+// Products of FP16 by one warp, and how their operands come. The emulator's bodies:
 // kernels/common/backend/emu/half_mma.inl.
 #pragma once
 
