@@ -18,7 +18,7 @@ import torch
 from kernelbench.base.seeds import derive
 from kernelbench.emulator.findings import EmulatorReport
 from kernelbench.problems import pytree
-from kernelbench.project.arena import bits
+from kernelbench.project.arena import GuardedOutputs, bits
 from kernelbench.project.problem import Case, Inputs, refill
 from kernelbench.worker.checked_call import A_STREAM, Called, CheckedStep
 from kernelbench.worker.messages import ScheduleRun
@@ -113,7 +113,9 @@ class CallSequence:
             yield TWO_STREAMS, lambda name: self._two(name, first, _STREAMS)
         if self.step.recordable:
             yield RECORDED, lambda name: self._recorded(name, first)
-            yield MANY_RECORDED, lambda name: self._many_recorded(name, first)
+            many = [each for _ in range(_MANY) if (each := with_new_outputs(first)) is not None]
+            if many:
+                yield MANY_RECORDED, lambda name: self._never_replayed(name, many)
 
     def _other_options(self) -> Sequence[Any]:
         """Shapes of the same sizes, one option of the problem changed in each, if it has some."""
@@ -158,10 +160,8 @@ class CallSequence:
         why = self._judge(called, inputs, name)
         return self._run_of(name, why, called.report)
 
-    def _many_recorded(self, name: str, inputs: Inputs) -> ScheduleRun:
-        calls = [with_new_outputs(inputs) for _ in range(_MANY)]
-        seed = self._seed(name, "schedule")
-        why = self.step.record([each for each in calls if each is not None], self.sms, seed)
+    def _never_replayed(self, name: str, calls: Sequence[Inputs]) -> ScheduleRun:
+        why = self.step.record(calls, self.sms, self._seed(name, "schedule"))
         return self._run_of(name, why, EmulatorReport())
 
     def _seed(self, *parts: str) -> int:
@@ -199,19 +199,22 @@ def with_outputs_of(inputs: Inputs, other: Inputs) -> Inputs | None:
 
     None if the data is of a kind that cannot be put together again.
     """
-    places = {id(mine): theirs for mine, theirs in zip(inputs.outputs, other.outputs, strict=True)}
-    data, seen = _replaced(inputs.data, places)
-    if seen != places.keys():
-        return None
-    return _with(inputs, data=data, outputs=other.outputs, arena=other.arena)
+    return _with_outputs(inputs, other.outputs, other.arena)
 
 
 def with_new_outputs(inputs: Inputs) -> Inputs | None:
     """``inputs`` with outputs elsewhere that hold nothing yet, or None as above."""
-    outputs = [torch.empty_like(output) for output in inputs.outputs]
-    places = {id(mine): new for mine, new in zip(inputs.outputs, outputs, strict=True)}
+    return _with_outputs(inputs, [*map(torch.empty_like, inputs.outputs)], inputs.arena)
+
+
+def _with_outputs(
+    inputs: Inputs, outputs: list[torch.Tensor], arena: GuardedOutputs
+) -> Inputs | None:
+    places = {id(mine): theirs for mine, theirs in zip(inputs.outputs, outputs, strict=True)}
     data, seen = _replaced(inputs.data, places)
-    return _with(inputs, data=data, outputs=outputs) if seen == places.keys() else None
+    if seen != places.keys():
+        return None
+    return _with(inputs, data=data, outputs=outputs, arena=arena)
 
 
 def laid_over(inputs: Inputs, other: Inputs) -> Inputs | None:

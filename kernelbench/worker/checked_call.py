@@ -137,14 +137,7 @@ class CheckedStep:
 
     def call_recorded(self, inputs: Inputs, values: Inputs, sms: int, seed: int) -> Called:
         """A call that its caller records, and replays once ``inputs`` hold new ``values``."""
-        self._configure(sms, seed)
-        self.runtime.record()
-        try:
-            outputs, reason = self._attempt(inputs)
-        finally:
-            ended_by = self.runtime.end_recording()
-        if ended_by and not reason:
-            reason = f"the caller's recording was ended by {ended_by}"
+        (outputs,), reason = self._record([inputs], sms, seed)
         refill(inputs, values)
         poison = self._poison(inputs, seed)
         failed = self.runtime.replay()
@@ -152,14 +145,23 @@ class CheckedStep:
 
     def record(self, calls: Sequence[Inputs], sms: int, seed: int) -> str:
         """Calls that the caller records and never replays; why that is not possible, or nothing."""
+        _, reason = self._record(calls, sms, seed)
+        self.runtime.forget_recording()
+        return reason
+
+    def _record(
+        self, calls: Sequence[Inputs], sms: int, seed: int
+    ) -> tuple[list[list[torch.Tensor]], str]:
+        """The outputs of calls that the caller records, and what failed first, or nothing."""
         self._configure(sms, seed)
         self.runtime.record()
-        reasons = [self._attempt(inputs)[1] for inputs in calls]
-        ended_by = self.runtime.end_recording()
-        self.runtime.forget_recording()
-        if any(reasons):
-            return next(filter(None, reasons))
-        return f"the caller's recording was ended by {ended_by}" if ended_by else ""
+        try:
+            attempts = [self._attempt(inputs) for inputs in calls]
+        finally:
+            ended_by = self.runtime.end_recording()
+        ended = f"the caller's recording was ended by {ended_by}" if ended_by else ""
+        outputs, reasons = zip(*attempts, strict=True)
+        return [*outputs], next(filter(None, (*reasons, ended)), "")
 
     def judge(self, called: Called, inputs: Inputs, case: Case, reference: Any) -> str:
         """Why the outputs of a call are wrong; empty if they are right."""
