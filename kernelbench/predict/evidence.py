@@ -251,7 +251,7 @@ def _hopper(
     for shape in HOPPER_SHAPES:
         of = [e for (_, at), e in held.items() if at == shape]
         rows += [_row(f"held out on {shape}", of)] if of else []
-    rows.append(_row("all held out", [*held.values()]))
+    rows += [_row("all held out", [*held.values()])] if held else []
     changes = {
         key: (predicted[key] / predicted[before] - 1, figures[key] / figures[before] - 1)
         for key in predicted
@@ -259,8 +259,9 @@ def _hopper(
     }
     yield f"### {model.device}\n"
     yield from markdown(rows, ["number", "mean error", "mean, signed", "worst"])
-    yield f"\nNine of ten held-out errors are within {100 * _ninety(held.values()):.1f} %:"
-    yield "`spread.time`. Changes from a step's parent:\n"
+    if held:
+        yield f"\nNine of ten held-out errors are within {100 * _ninety(held.values()):.1f} %:"
+    yield f"{'`spread.time`. ' if held else ''}Changes from a step's parent:\n"
     yield from _signs(changes, "measured")
     for line in "hm":
         of_line = [steps[name] for name in sorted({name for name, _ in error}) if name[0] == line]

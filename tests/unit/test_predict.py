@@ -592,6 +592,16 @@ def test_probes_take_a_gpu(
     assert not file.exists()
 
 
+def test_figures_that_are_all_fitted_have_no_line_of_held_out_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(evidence, "measured", lambda *_: {("m08", "qwen35"): 100.0})
+    monkeypatch.setattr(evidence, "_device_us", lambda *_: 90.0)
+    text = "\n".join(evidence._hopper(Context.find(), device("h200"), (), None))
+    assert "| m, fitted half | 1 | 10.0 % |" in text
+    assert "held" not in text
+
+
 def test_a_removed_bubble_is_told_from_one_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = load_and_multiply()
     slow["pc"] *= 2
