@@ -118,7 +118,7 @@ class PtxModule:
         emulation: Emulation = DEFAULT_EMULATION,
         gpu_sms: int = 0,
         limit_s: float = 0.0,
-        further: Callable[[bytes], int] | None = None,
+        further: Callable[[bytes, int], int] | None = None,
         others: Callable[[int], int] | None = None,
         neighbours: Callable[[], Sequence[Ctas]] = tuple,
         beside: LaunchesBeside | None = None,
@@ -143,8 +143,8 @@ class PtxModule:
             gpu_sms: SMs of the GPU on which CTAs that wait for each other have to reside; 0 for
                 those of the GPU that the PTX's target stands for.
             limit_s: Seconds after which a schedule is ended, as a hang; 0 for never.
-            further: Asked after the first schedule how many it should be at least, by what the
-                words at which CTAs wait or count held before it.
+            further: Asked after the first schedule how many it should be, by what the words at
+                which CTAs wait or count held before it, and how often its threads were switched.
             others: How many operations are pending that nothing orders behind this launch; the
                 first so many are done, or, for :data:`_IN_TURN`, one by one while it waits. A
                 launch that waits for a value in memory may wait for theirs.
@@ -199,7 +199,7 @@ class PtxModule:
                     run = run.interleaved(beside, (INTERLEAVED,))
                 run.make([seed], self._symbols)
         if further is not None:
-            count = max(count, further(run.words_before()))
+            count = further(run.words_before(), run.last.switches)
         run.make(range(seed + 1, seed + count), self._symbols)
         if run.needs_ctas_together:
             room = self._room(kernel, form, gpu_sms)

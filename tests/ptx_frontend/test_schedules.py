@@ -10,6 +10,7 @@ import pytest
 import kernelbench.ptx
 from kernelbench.emulator.settings import Emulation
 from kernelbench.ptx.errors import PtxError
+from kernelbench.ptx.hosts import checked_launches
 from kernelbench.ptx.hosts.checked_launches import CheckedLaunches
 
 pytestmark = pytest.mark.usefixtures("emulator_runtime")
@@ -174,6 +175,20 @@ def test_a_third_launch_finds_the_flags_of_the_first(module, reset: bool) -> Non
     (race,) = reports[2].errors
     assert race.finding.kind == "race"
     assert race.seed > SEED + 16 + 4  # one schedule would not have shown it
+
+
+def test_much_work_runs_in_fewer(module, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checked_launches, "_SWITCHES", 0)
+    launches = CheckedLaunches(check=16, seed=SEED, sms=4, limit_s=0.0)
+    data, out = (np.zeros(2, np.uint32) for _ in range(2))
+    made = [
+        launches.make(
+            module, "neighbour", (2,), None, [np.zeros(2, np.uint32), data, out],
+            form=("neighbour",), words="",
+        )
+        for _ in range(3)
+    ]  # fmt: skip
+    assert [each.schedules for each in made] == [2, 2, 1]
 
 
 #: Two warps each write a half of the slot and arrive; a third one reads it.

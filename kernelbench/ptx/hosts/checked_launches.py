@@ -39,6 +39,8 @@ _FEWER = 4
 _SAME_IN_ALL = 2
 #: Of a form, those beyond that because of what the launch before has left: as often all of them.
 _FURTHER = 2
+#: Of threads, in all schedules of a launch, for each schedule that is asked for.
+_SWITCHES = 600_000
 #: How findings end of what the host writes, and a copy reads.
 _CHANGED = (
     "the host writes: nothing has made the host wait",
@@ -121,14 +123,14 @@ class CheckedLaunches:
         check: int = min(most, max(1, self.check // _FEWER ** self._forms[form]))
         self._forms[form] += 1
 
-        def further(held: bytes) -> int:
+        def further(held: bytes, switches: int) -> int:
             """What a launch finds in its flags, counters and queues decides what it does."""
-            if held in self._held[form]:
-                return check
-            self._held[form].add(held)
-            more = min(most - check, _FURTHER * self.check - self._more[form])
-            self._more[form] += more
-            return check + more
+            more = 0
+            if held not in self._held[form]:
+                self._held[form].add(held)
+                more = min(most - check, _FURTHER * self.check - self._more[form])
+                self._more[form] += more
+            return min(check + more, max(_SAME_IN_ALL, _SWITCHES * self.check // (switches or 1)))
 
         self._modules[id(module)] = module
         if self._seeds:
