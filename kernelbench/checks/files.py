@@ -82,6 +82,7 @@ class FileAsked:
         others: Sources that are linked with the file, a CUDA program.
         new_bytes: What new memory of a script's holds; None for NaN.
         set_back: In which memory its launches find words as they were first; empty for none.
+        untuned: A kernel that Triton's autotuner does not run; empty for none.
     """
 
     file: str
@@ -93,14 +94,19 @@ class FileAsked:
     others: tuple[str, ...] = ()
     new_bytes: int | None = None
     set_back: str = ""
+    untuned: str = ""
 
     @property
     def has_run(self) -> bool:
         """Whether a script has run as it is, and printed everything once."""
-        return self.new_bytes is not None or bool(self.set_back)
+        return self.new_bytes is not None or bool(self.set_back or self.untuned)
 
 
 _NEW_MEMORY = "fails once memory that nothing has written holds other values"
+_TUNED = (
+    "it ends well if autotuning does not run {0} before: restore_value or reset_to_zero of "
+    "@triton.autotune has to name what {0} changes"
+)
 _MOST_LEFT = 3
 #: What CUDA says of a cooperative launch that the SMs do not hold.
 _TOO_LARGE = "cudaErrorCooperativeLaunchTooLarge"
@@ -117,6 +123,7 @@ class FileAnswer:
         reads_new: Whether a script that is clean has read memory that nothing has written.
         left: In which memory launches of a script that fails have found what earlier ones had
             left, if nothing else tells why it does.
+        tuned: Which kernels of one the autotuner has run, likewise.
     """
 
     launches: tuple[Launched, ...]
@@ -127,6 +134,7 @@ class FileAnswer:
     more_sms: int = 0
     reads_new: bool = False
     left: tuple[str, ...] = ()
+    tuned: tuple[str, ...] = ()
 
 
 def answer_to(asked: FileAsked) -> FileAnswer:
@@ -210,6 +218,7 @@ def _script(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswe
         limit_s=asked.limit_s,
         new_bytes=asked.new_bytes,
     ) as session:
+        session.untuned = asked.untuned
         if asked.set_back:
             runtime(shipped_blocks()).set_back(asked.set_back)
         session.import_built(asked.given.extensions)
@@ -247,6 +256,7 @@ def _script(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswe
         tuple(launches), end, reason,
         reads_new=end == "done" and not found and session.reads_new_memory,
         left=() if end == "done" or found else tuple(session.memory_with_leftovers),
+        tuned=() if end == "done" or found else tuple(session.tuned),
     )  # fmt: skip
 
 
@@ -372,8 +382,8 @@ def task_beside(file: Path) -> str:
 def _answer(asked: FileAsked, shown: Callable[[], object]) -> tuple[FileAnswer, int]:
     """What came of a file, and on how many SMs: on those of a GPU if it launches nothing on less,
     and is not told how many it has; and on more where it fails on those only. A script is run again
-    with other values in new memory if it has read some, or with memory set back that its launches
-    have left changed, if it fails."""
+    with other values in new memory if it has read some; if it fails, with memory set back that its
+    launches have left changed, or without the launches by which a kernel is tuned."""
     answer, whole = _one_answer(asked, shown), ARCHES[asked.given.arch].sms
     if answer.reads_new:
         again = _one_answer(replace(asked, new_bytes=LARGE_BYTES), shown)
@@ -383,6 +393,9 @@ def _answer(asked: FileAsked, shown: Callable[[], object]) -> tuple[FileAnswer, 
         if _one_answer(replace(asked, set_back=name), shown).end == "done":
             launches = tuple(each.told_of_leftovers(name) for each in answer.launches)
             return replace(answer, launches=launches), asked.sms
+    for name in answer.tuned[:_MOST_LEFT]:
+        if _one_answer(replace(asked, untuned=name), shown).end == "done":
+            return replace(answer, reason=f"{answer.reason}; {_TUNED.format(name)}"), asked.sms
     if answer.more_sms:
         return _one_answer(replace(asked, sms=answer.more_sms), shown), answer.more_sms
     if not answer.asks_sms or asked.given.gpu_sms:

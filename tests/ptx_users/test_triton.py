@@ -209,6 +209,31 @@ def test_what_an_earlier_launch_has_left(triton, tmp_path, reset, capfd):
     assert capfd.readouterr().err.split() == ["1.0", "2.0" if reset == "pass" else "1.0"]
 
 
+HALVED = """
+import torch, triton, triton.language as tl
+
+@triton.autotune(configs=[triton.Config({{"BLOCK": 64}})], key=[]{restore})
+@triton.jit
+def halve(x, BLOCK: tl.constexpr):
+    at = x + tl.arange(0, BLOCK)
+    tl.store(at, tl.load(at) / 2)
+
+x = torch.ones(64, device="cuda")
+halve[(1,)](x)
+assert x[0].item() == 0.5
+"""
+
+
+@pytest.mark.parametrize("restore", ["", ", restore_value=['x']"])
+def test_what_autotuning_has_changed(triton, tmp_path, restore):
+    script = tmp_path / "halved.py"
+    second = 'triton.Config({{"BLOCK": 64}}, num_warps=8)'
+    script.write_text(HALVED.replace("configs=[", f"configs=[{second}, ").format(restore=restore))
+    *_, last = check([str(script)], schedules=2, seed=1).steps[0].rows
+    assert last.status == ("clean" if restore else "wrong")
+    assert restore or "restore_value or reset_to_zero of @triton.autotune" in last.reason
+
+
 def test_beyond_an_array_is_found(triton):
     import torch
     import triton.language as tl

@@ -22,10 +22,17 @@ SCRIPT_SMS = 4
 
 
 class TritonLaunches:
-    """What a :class:`kernelbench.ptx.hosts.triton_driver.KernelRunner` does beside running."""
+    """What a :class:`kernelbench.ptx.hosts.triton_driver.KernelRunner` does beside running.
+
+    Attributes:
+        tuned: Kernels that autotuning has run.
+        untuned: One that it is not to run.
+    """
 
     def __init__(self, live: LiveTensors) -> None:
         self._live = live
+        self.tuned: dict[str, None] = {}
+        self.untuned = ""
         self._tuning = self._skips = self._tried = False
         self._scratch: list[Any] = []
 
@@ -115,9 +122,10 @@ class TritonSession(TritonLaunches):
         scratch: tuple[int, ...], metadata: Any,
     ) -> None:  # fmt: skip
         """A launch: of a form not seen before in all schedules, else in one."""
-        if self._tuning and self._skips:
+        if self._tuning and (self._skips or kernel == self.untuned):
             return
         self._tried = self._tuning
+        self.tuned |= dict.fromkeys([kernel] if self._tuning else [])
         capture = self._live.order.records
         if capture is not None and not self._tuning:
             kept, self._scratch = self._scratch, []
