@@ -34,12 +34,16 @@ IN_TURN = "launches-in-turn"
 NEVER_WAITS = "never-waits"
 #: A launch in the middle of which the host has gone on.
 HOST_IN_TURN = "host-in-turn"
+#: Configurations of an autotuner that were compiled alone.
+FIRST_TRIED = "first-configurations"
 #: A program that launched nothing on fewer.
 ALL_SMS = "all-sms"
 #: What else a verdict may rest on: how launches of PTX were made.
 LAUNCH_ASSUMPTIONS = {
     ALL_SMS: "the program is told of as many SMs as a GPU of its arch has: told of fewer, main "
     "failed before it launched a kernel",
+    FIRST_TRIED: "the first eight configurations of an autotuner that compile are run and checked, "
+    "the others compiled alone",
     HOST_IN_TURN: "a kernel and the host of a program, or its streams, that wait for each other's "
     "words go on in turn, in one schedule: what they have answered cannot be asked again",
     TOGETHER: "CTAs that poll for each other are all resident, though their launch is not "

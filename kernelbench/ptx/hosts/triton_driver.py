@@ -40,7 +40,7 @@ class KernelRunner(Protocol):
         scratch: tuple[int, ...], metadata: Any,
     ) -> None: ...  # fmt: skip
 
-    def tuning(self, runs_first: bool = False) -> contextlib.AbstractContextManager[None]: ...
+    def tuning(self) -> contextlib.AbstractContextManager[None]: ...
 
     def allocate(self, size: int) -> int: ...
 
@@ -100,7 +100,7 @@ class EmulatedDriver:
         """Later configurations seem slower, so that autotuning takes the first that fits."""
 
         def bench(call: Callable[[], Any], *_: Any, **__: Any) -> list[float]:
-            with self._runner.tuning(runs_first=True):
+            with self._runner.tuning():
                 call()
             self._tried += 1
             return [self._tried] * 3

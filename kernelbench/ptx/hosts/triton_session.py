@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from kernelbench.emulator.assumptions import NEVER_WAITS
+from kernelbench.emulator.assumptions import FIRST_TRIED, NEVER_WAITS
 from kernelbench.emulator.settings import require_arch
 from kernelbench.ptx.hosts.checked_launches import CheckedLaunches
 from kernelbench.ptx.hosts.cuda_on_cpu import LiveTensors, cuda_on_cpu
@@ -17,6 +17,8 @@ from kernelbench.ptx.report import Launched, PtxReport
 
 _ALIGNMENT = 128
 
+#: Configurations of an autotuner that run.
+_MOST_TRIED = 8
 #: What programs are told of the GPU's SMs: few, so that persistent kernels go round.
 SCRIPT_SMS = 4
 
@@ -33,7 +35,8 @@ class TritonLaunches:
         self._live = live
         self.tuned: dict[str, None] = {}
         self.untuned = ""
-        self._tuning = self._skips = self._tried = False
+        self._tuning = self._left_out = False
+        self._tried = 0
         self._scratch: list[Any] = []
 
     def allocate(self, size: int) -> int:
@@ -47,17 +50,13 @@ class TritonLaunches:
         return -(-int(self._scratch[-1].data_ptr()) // _ALIGNMENT) * _ALIGNMENT
 
     @contextlib.contextmanager
-    def tuning(self, runs_first: bool = False) -> Iterator[None]:
-        """Launches are compiled and not run.
-
-        Args:
-            runs_first: Run the first since the last launch outside of tuning that compiles: what a
-                kernel adds to then stays, as it does on a GPU unless ``reset_to_zero`` names it.
-        """
-        self._tuning, self._skips = True, self._tried or not runs_first
+    def tuning(self) -> Iterator[None]:
+        """A kernel's next configuration. The first that compile run: what the kernel adds to then
+        stays, as it does on a GPU unless ``reset_to_zero`` names it."""
+        self._tuning = True
         try:
             yield
-            self._tried = True
+            self._tried += 1
         finally:
             self._tuning = False
 
@@ -122,10 +121,11 @@ class TritonSession(TritonLaunches):
         scratch: tuple[int, ...], metadata: Any,
     ) -> None:  # fmt: skip
         """A launch: of a form not seen before in all schedules, else in one."""
-        if self._tuning and (self._skips or kernel == self.untuned):
-            return
-        self._tried = self._tuning
-        self.tuned |= dict.fromkeys([kernel] if self._tuning else [])
+        if self._tuning:
+            self._left_out |= self._tried >= _MOST_TRIED
+            if self._left_out or kernel == self.untuned:
+                return
+            self.tuned[kernel] = None
         capture = self._live.order.records
         if capture is not None and not self._tuning:
             kept, self._scratch = self._scratch, []
@@ -144,12 +144,16 @@ class TritonSession(TritonLaunches):
         waits = not programmatic or module.waits_for_ahead(kernel)
         with self._live.order.operation("launch", kernel, programmatic=programmatic):
             self._live.order.uses(given.tensors.values())
+            assumed = {NEVER_WAITS: not waits, FIRST_TRIED: self._left_out}
             report = self._launches.make(
                 module, kernel, grid, None, [*given.values, *scratch],
                 form=(id(module), grid, given.form()), words=words,
-                assumed=() if waits else (NEVER_WAITS,), **self._options(given, metadata),
+                assumed=[name for name, holds in assumed.items() if holds],
+                **self._options(given, metadata),
             )  # fmt: skip
         self._scratch.clear()
+        if not self._tuning:
+            self._tried, self._left_out = 0, False
         if not self._launches.check:
             report.require_clean()
 
