@@ -7,6 +7,7 @@ from corpus import HERE
 
 from kernelbench import EnvironmentProblem, IncorrectError, UsageError, triton_emulation
 from kernelbench.checks.api import check
+from kernelbench.ptx.hosts import triton_session
 
 SCRIPTS = HERE / "scripts"
 #: The compiler's own fault; see ``test_corpus``.
@@ -124,13 +125,14 @@ def test_autotuning_takes_the_first_that_fits(triton):
     with triton_emulation(90) as session:
         x = torch.zeros(64, device="cuda", dtype=torch.int32)
         fill[lambda meta: (64 // meta["BLOCK"],)](x)
-    assert {each.form for each in session.launches} == {"grid 1×1×1, 128 threads"}
+    grids = [each.form.partition(",")[0] for each in session.launches]
+    assert grids == ["grid 1×1×1", "grid 2×1×1", "grid 1×1×1"]
     assert x.tolist() == list(range(64))
 
 
 @pytest.mark.parametrize("reset", [None, ["x"]])
 def test_a_tuning_run_leaves_what_is_not_reset(triton, reset):
-    """The first configuration runs once more than the script asks for."""
+    """Each configuration runs once more than the script asks for."""
     import torch
     import triton.language as tl
 
@@ -145,8 +147,31 @@ def test_a_tuning_run_leaves_what_is_not_reset(triton, reset):
         x = torch.zeros(64, device="cuda", dtype=torch.int32)
         for _ in range(2):
             add[lambda meta: (64 // meta["BLOCK"],)](x)
-    assert len(session.launches) == 3
-    assert x.tolist() == [2 if reset else 3] * 64
+    assert len(session.launches) == 4
+    assert x.tolist() == [2 if reset else 4] * 64
+
+
+def test_each_configuration_is_checked(triton, monkeypatch):
+    """The second one stores beyond the last row; it is not run if one is all that may."""
+    import torch
+    import triton.language as tl
+
+    def checked():
+        @triton.autotune([triton.Config({"ROWS": rows}) for rows in (1, 2)], key=[])
+        @triton.jit
+        def fill(x, ROWS: tl.constexpr):
+            for row in range(ROWS):
+                at = (tl.program_id(0) * ROWS + row) * 32 + tl.arange(0, 32)
+                tl.store(x + at, at)
+
+        with triton_emulation(90, check=2) as session:
+            x = torch.zeros(3 * 32, device="cuda", dtype=torch.int32)
+            fill[lambda meta: (triton.cdiv(3, meta["ROWS"]),)](x)
+        return [([e.finding.kind for e in r.errors], r.assumptions) for r in session.reports]
+
+    assert checked() == [([], ()), (["out-of-bounds"], ()), ([], ())]
+    monkeypatch.setattr(triton_session, "_MOST_TRIED", 1)
+    assert checked() == [([], ()), ([], ("first-configurations",))]
 
 
 def test_new_memory_holds_nan(triton):
@@ -180,6 +205,32 @@ def test_other_values_in_new_memory(triton, tmp_path, made, capfd):
     assert made == "zeros" or rows[0].seen[0].finding.kind == "unwritten"
     assert made == "zeros" or rows[1].reason.endswith("nothing has written holds other values")
     assert capfd.readouterr().err.count("63\n") == 1
+
+
+READS = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def read(x, y, MODE: tl.constexpr):
+    at = tl.arange(0, 128)
+    if MODE == 1:
+        v = tl.load(x + at)
+    else:
+        v = tl.load(x + at, mask=at < 100)
+    tl.store(y + at, v, mask=at < 100)
+
+read[(1,)](torch.zeros(100, device="cuda"), torch.empty(100, device="cuda"), MODE=1)
+"""
+
+
+def test_a_finding_has_the_line_and_the_file(triton, tmp_path):
+    """Also of a kernel that was compiled in a file with another name."""
+    for name in ("one.py", "other.py"):
+        script = tmp_path / name
+        script.write_text(READS)
+        found = check([str(script)], schedules=2, seed=1).steps[0].rows[0].seen[0].finding
+        assert found.kind == "out-of-bounds"
+        assert found.access.where == f"{name}:8"
 
 
 SUMS = """

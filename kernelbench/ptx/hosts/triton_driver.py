@@ -9,6 +9,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import os
+import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 _THREADS = 1024
 #: No GPU has this number: kernels that Triton compiled for one stay where they are.
 _FIRST_DEVICE = 1000
+_ASM = re.compile(r"// begin inline asm.*?// end inline asm", re.DOTALL)
+_PLACE = re.compile(r"^[ \t]*\.loc\b.*\n", re.MULTILINE)
 
 
 class KernelRunner(Protocol):
@@ -132,8 +137,9 @@ class _Utils:
         Without a module Triton has nothing to unload when this driver is gone; it then asks again
         at each launch.
         """
-        text = kernel.decode()
-        folder = cache_dir() / "triton" / hashlib.sha256(kernel).hexdigest()[:16]
+        # Of all instructions of an asm Triton means one line; LLVM counts on at each.
+        text = _ASM.sub(lambda block: _PLACE.sub("", block[0]), kernel.decode())
+        folder = cache_dir() / "triton" / hashlib.sha256(text.encode()).hexdigest()[:16]
         file = folder / f"{name}.ptx"
         if not file.exists():
             folder.mkdir(parents=True, exist_ok=True)
@@ -205,8 +211,10 @@ def triton_driven_by(runner: KernelRunner) -> Iterator[None]:
     before = knobs.runtime.add_stages_inspection_hook, knobs.cache.dir, driver._active
     try:
         settings[0].add_stages_inspection_hook = _stop_at_ptx
-        # Not among kernels that ptxas has compiled.
-        settings[1].dir = str(Path(cache_dir()) / "triton" / triton.__version__)
+        # Not among kernels that ptxas has compiled, nor among those of a script with another name:
+        # Triton knows a kernel by its text, and PTX has the file's name.
+        script = hashlib.sha256(os.path.realpath(sys.argv[0]).encode()).hexdigest()[:16]
+        settings[1].dir = str(Path(cache_dir()) / "triton" / triton.__version__ / script)
         driver.set_active(EmulatedDriver(runner))
         yield
     finally:
