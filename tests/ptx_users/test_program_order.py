@@ -458,7 +458,7 @@ ASIDE = {
     ),
     "a launch is refused, and nobody looks": (
         "fill<<<2, kCount / 2, 0, side>>>(sums, 9)", "fill<<<2, 2048, 0, side>>>(sums, 9)",
-        "main returned 6: cudaLaunchKernel returned cudaErrorInvalidConfiguration at",
+        "main returned 6: cudaLaunchKernel returned cudaErrorInvalidConfiguration: 2048 threads",
     ),
 }  # fmt: skip
 

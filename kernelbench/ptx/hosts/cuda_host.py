@@ -11,6 +11,7 @@ import ctypes
 import functools
 import itertools
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -308,8 +309,8 @@ class CudaHost:
 
     def unnoticed(self) -> str:
         """Which launch was refused without the program asking for errors, or nothing."""
-        name, _, rest = self.library.kb_cudart_unnoticed().decode().partition(" ")
-        return f"{source_name(name)} {rest}" if name else ""
+        words = self.library.kb_cudart_unnoticed().decode()
+        return re.sub(r"^[^ ,]+", lambda name: source_name(name[0]), words)
 
     def _missing(self, what: bytes) -> None:
         self._error = self._error or PtxError(

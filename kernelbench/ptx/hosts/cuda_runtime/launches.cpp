@@ -15,12 +15,23 @@ unsigned count(dim3 of) {
   return of.x * of.y * of.z;
 }
 
-// What the driver refuses.
-bool fits(const Kernel& kernel, const Form& form) {
+// Why the driver refuses it; empty if it does not.
+std::string misfit(const Kernel& kernel, const Form& form) {
   const unsigned threads = count(form.block);
-  return count(form.grid) > 0 && threads > 0 && threads <= kernel.most_threads &&
-         form.grid.y <= 65535 && form.grid.z <= 65535 &&
-         form.shared <= kernel.dynamic_limit - std::min(kernel.dynamic_limit, kernel.static_shared);
+  const size_t room = kernel.dynamic_limit - std::min(kernel.dynamic_limit, kernel.static_shared);
+  if (threads > kernel.most_threads) {
+    return std::to_string(threads) + " threads in a block, of at most " +
+           std::to_string(kernel.most_threads);
+  }
+  if (form.shared > room) {
+    return std::to_string(form.shared) + " bytes of dynamic shared memory, of at most " +
+           std::to_string(room) +
+           ", which cudaFuncSetAttribute raises (cudaFuncAttributeMaxDynamicSharedMemorySize)";
+  }
+  const bool has_size = count(form.grid) > 0 && threads > 0;
+  if (has_size && form.grid.y <= 65535 && form.grid.z <= 65535) return "";
+  return std::string("a grid or block ") +
+         (has_size ? "of more than 65535 blocks along y or z" : "with an extent of 0");
 }
 
 // Whether the program has asked how many blocks an SM holds.
@@ -60,7 +71,8 @@ cudaError_t prepared(Work* work, What* what, Kernel* kernel, const Form& form, v
                      int gpu) {
   if (kernel == nullptr) return launch_refused("a kernel", cudaErrorInvalidDeviceFunction);
   kernel = kernel_on(kernel, gpu);
-  if (!fits(*kernel, form)) return launch_refused(kernel->name, cudaErrorInvalidConfiguration);
+  const std::string why = misfit(*kernel, form);
+  if (!why.empty()) return launch_refused(kernel->name, cudaErrorInvalidConfiguration, why);
   if (!resides(*kernel, form))
     return launch_refused(kernel->name, cudaErrorCooperativeLaunchTooLarge);
   const auto call =
