@@ -66,7 +66,8 @@ HELP = {
     "to {here}",
     "tensor-map-proxy": "acquire the changed tensor map with "
     "fence.proxy.tensormap::generic.acquire before it is used",
-    "arrival-count": "give mbarrier.init the number of arrivals that one phase receives",
+    "arrival-count": "give mbarrier.init the number of arrivals that one phase receives, or let "
+    "{here} wait, with the phase's parity, until the phase before is over",
     "transaction-count": "expect_tx takes exactly the bytes that the copies of the phase bring",
     "phase": "flip the waiter's parity once for each phase that it has waited for",
     "barrier-state": "initialize the barrier once, before its first use, with "
@@ -150,7 +151,7 @@ def finding_lines(
         here = cause.access
         label = f"waits for {cause.what}" + (f": {cause.needs} missing" if cause.needs else "")
     # Of copies and the host there is no thread.
-    who = _who(here.role, finding.cta, finding.thread) if here.where or finding.thread >= 0 else ""
+    who = _who(here.role, finding.cta, finding.thread) if here.role or finding.thread >= 0 else ""
     yield from _place("-->", here, who, label, locate, width)
     if finding.other is not None:
         who = _who(finding.other.role, (), finding.other_thread)
@@ -190,6 +191,10 @@ def _help(finding: Finding) -> str:
         "if both arrive in one phase, give mbarrier.init that many; if one is to arrive for all, "
         "elect it; if they arrive in two phases, wait for the first before the second "
         "arrival": text.startswith(_SECOND_ARRIVAL),
+        "free it behind its last use: on the same stream, or after an event or a synchronization "
+        "that the free waits for": finding.kind == "out-of-bounds" and " freed" in text,
+        "put wgmma.fence before the first wgmma.mma_async, and wherever registers that it takes "
+        "have been written since": text.endswith("without wgmma.fence before it"),
         "launch on the GPU that has the memory (cudaSetDevice before it), or let the other one "
         "in": _ANOTHER_GPUS in text,
     }
