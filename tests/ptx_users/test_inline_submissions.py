@@ -149,7 +149,7 @@ class TestSubmissions:
         [
             ("  __syncthreads();\n", "", 3, "race"),
             ("__hadd(a[i],", "__hsub(a[i],", 3, "test0: "),
-            ("if (i < n) out", "if (i <= n) out", 3, "no buffer owns"),
+            ("if (i < n) out", "if (i <= n) out", 3, "past the end of memory (argument 0)"),
             ("return output", "raise ValueError('no')", 3, "ValueError: no"),
             (
                 "  TORCH_CHECK(a.device()",

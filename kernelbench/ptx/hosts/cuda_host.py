@@ -468,9 +468,7 @@ class CudaHost:
         self.library.kb_cudart_memory(addresses, sizes, numbers, ctypes.c_uint64(count))
         named = {}
         for at, address, size in zip(numbers, addresses, sizes, strict=True):
-            argument = launch.pointer_into(address, size)
-            words = "" if argument is None else f" (argument {argument})"
-            named[f"allocation {at}{words}"] = memory_at(address, size)
+            named[launch.named(f"allocation {at}", address, size)] = memory_at(address, size)
         return named
 
     def _guarded(self, otherwise: int, action: Callable[[], int]) -> int:

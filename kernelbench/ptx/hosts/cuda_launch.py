@@ -48,12 +48,12 @@ class CudaLaunch:
         """Equal for launches that differ in arguments only."""
         return id(self.module), self.kernel, self.grid, self.block, self.cluster, self.shared
 
-    def pointer_into(self, address: int, size: int) -> int | None:
-        """The first argument that is an address in a range of memory."""
+    def named(self, name: str, address: int, size: int) -> str:
+        """Memory's name with the first argument that is an address in it."""
         for at, given in enumerate(self.args):
             if len(given) == _POINTER and 0 <= int.from_bytes(given, "little") - address < size:
-                return at
-        return None
+                return f"{name} (argument {at})"
+        return name
 
     @property
     def assumed(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from kernelbench.base.errors import UsageError
 from kernelbench.emulator.settings import require_arch
+from kernelbench.ptx.arguments import memory_of
 from kernelbench.ptx.hosts.cuda_build import cuda_runtime_library
 from kernelbench.ptx.hosts.cuda_host import CudaHost, cuda_host
 from kernelbench.ptx.hosts.cuda_launch import CudaLaunch, cuda_status
@@ -138,9 +139,9 @@ class ScriptSession(TritonSession):
             order.on(order.default if launch.in_default else order.current),
             order.operation("launch", launch.kernel, programmatic=launch.programmatic),
         ):
-            report = self._launches.make_cuda(
-                launch, {**self._live.storages({}), **memory}, ordered=True
-            )
+            tensors = self._live.storages({}).items()
+            named = {launch.named(name, *memory_of(each)): each for name, each in tensors}
+            report = self._launches.make_cuda(launch, {**named, **memory}, ordered=True)
         if not self.check:
             report.require_clean()
         return cuda_status(report)
