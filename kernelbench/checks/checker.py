@@ -16,7 +16,14 @@ from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.base.observer import OnProgress
 from kernelbench.build.compiler import CompileFailure
 from kernelbench.checks import allowances
-from kernelbench.checks.rows import FORMAL, CheckRequest, CheckRow, CheckStatus, Seen, StepCheck
+from kernelbench.checks.rows import (
+    CheckRequest,
+    CheckRow,
+    CheckStatus,
+    Seen,
+    StepCheck,
+    why_formal,
+)
 from kernelbench.emulator import branches
 from kernelbench.emulator.memory_map import MemoryMap
 from kernelbench.executors.emulated import EMULATOR
@@ -313,7 +320,7 @@ class ScheduleChecker:
         counted = set()
         faults = report.faults
         for finding in report.findings:
-            allowed = "" if finding in faults else FORMAL
+            allowed = "" if finding in faults else why_formal(finding)
             known = progress.seen.get(finding.identity)
             if known is None:
                 waits = report.waits if finding.kind == "hang" else ()

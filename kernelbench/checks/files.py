@@ -23,7 +23,6 @@ from kernelbench.checks.file_kinds import files_of_tests
 from kernelbench.checks.pytest_suite import failure_of_tests
 from kernelbench.checks.report import CheckReport, report_of
 from kernelbench.checks.rows import (
-    FORMAL,
     NOTED,
     CheckRequest,
     CheckRow,
@@ -31,6 +30,7 @@ from kernelbench.checks.rows import (
     FileOptions,
     Seen,
     StepCheck,
+    why_formal,
 )
 from kernelbench.emulator.assumptions import ALL_SMS
 from kernelbench.emulator.runtime import runtime, runtime_library
@@ -468,5 +468,5 @@ def _add(
     seen[found.identity] = Seen(
         finding, launched.form, request.sms[0], max(found.seed - launched.seed, 0), found.schedules,
         launched.report.waits if finding.kind == "hang" else (),
-        allowed={"formal": FORMAL, "noted": NOTED}.get(found.severity, ""),
+        allowed={"formal": why_formal(finding), "noted": NOTED}.get(found.severity, ""),
     )  # fmt: skip

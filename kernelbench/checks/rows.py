@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from kernelbench.emulator.branches import Coverage
-from kernelbench.emulator.findings import Finding, Waiting
+from kernelbench.emulator.findings import WHICH_STAYS, Finding, Waiting
 from kernelbench.emulator.memory_map import MemoryMap
 
 CheckStatus = Literal[
@@ -17,8 +17,14 @@ FAILED: tuple[CheckStatus, ...] = ("finding", "wrong", "hang", "timeout", "fault
 
 
 #: Why a formal finding is allowed, and one of memory that nothing has written.
-FORMAL = "formal: PTX leaves it unordered, and every implementation orders it"
+_FORMAL = "formal: PTX leaves it unordered, and every implementation orders it"
+_ONE_STAYS = "formal: lanes of a warp store by one instruction, and one of the values stays"
 NOTED = "main ended well; check whether the value that is read there matters"
+
+
+def why_formal(finding: Finding) -> str:
+    """Why a formal finding is allowed."""
+    return _ONE_STAYS if finding.text.endswith(WHICH_STAYS) else _FORMAL
 
 
 @dataclass(frozen=True)

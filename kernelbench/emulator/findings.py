@@ -43,6 +43,9 @@ CLASSES = {
 }
 
 
+#: How a race of a warp's lanes ends that store different values by one instruction (CUDA
+#: programming guide, "SIMT Architecture").
+WHICH_STAYS = ": which of the values stays is not defined"
 #: How the runtime begins the text of a hang in which every thread waits.
 _NOTHING_RUNS = "nothing can run and nothing is pending"
 #: Stands for the role of who has arrived at an mbarrier where no thread has.

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from kernelbench.base.errors import IncorrectError
 from kernelbench.emulator import findings
 from kernelbench.emulator.diagnostics import finding_lines
-from kernelbench.emulator.findings import EmulatorReport, Finding, Waiting
+from kernelbench.emulator.findings import WHICH_STAYS, EmulatorReport, Finding, Waiting
 from kernelbench.ptx.severity import Lines, Severity, severity_of
 from kernelbench.ptx.sources import PtxSymbols
 
@@ -157,7 +157,7 @@ def found_in(raw: Mapping[str, Any], symbols: PtxSymbols, seed: int) -> tuple[Pt
         )  # fmt: skip
         known = benign.get((finding.kind, both))
         benign[finding.kind, both] = seen if known is None else known.and_then(seen)
-    out = []
+    out, own = [], []
     for finding in resolved.findings:
         all_lines = lines.get(_key(finding), [(None, None)])
         severities = {
@@ -166,8 +166,12 @@ def found_in(raw: Mapping[str, Any], symbols: PtxSymbols, seed: int) -> tuple[Pt
         }
         severity: Severity = "error" if "error" in severities else "formal"
         here, there = all_lines[-1]
-        out.append(PtxFinding(finding, severity, symbols.chain(here), symbols.chain(there), seed))
-    own = [each for each in out if each.finding in in_time]
+        seen = benign.get((finding.kind, (here, there)), _Seen())
+        stays = severity == "formal" and here == there and seen.one_stays(finding)
+        words = replace(finding, text=finding.text + WHICH_STAYS) if stays else finding
+        made = PtxFinding(words, severity, symbols.chain(here), symbols.chain(there), seed)
+        out.append(made)
+        own += [made] if finding in in_time else []
     faults = [each.finding for each in own if each.severity == "error"]
     return tuple(out if findings.have_causes(faults) else own)
 
@@ -184,6 +188,10 @@ class _Seen(NamedTuple):
     same_value: bool = False
     formal: bool = False
     readers: frozenset[int] = frozenset()
+
+    def one_stays(self, of: Finding) -> bool:
+        """Whether lanes of a warp stored different values."""
+        return self.one_warp and not self.same_value and of.text.startswith("a store writes")
 
     def and_then(self, other: _Seen) -> _Seen:
         """What holds of both sightings of a finding."""

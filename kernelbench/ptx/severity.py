@@ -6,7 +6,7 @@ the lanes together without saying that it orders memory (the runtime says where 
 through other threads), or with a shuffle between them of what one has loaded
 (:mod:`kernelbench.ptx.lowering.shuffled_loads`); accesses to tensor memory whose synchronization
 lacks nothing but ``tcgen05.fence`` (docs/ptx.md);
-and what has one outcome in any order: ordinary stores of the same value by threads of one CTA, and
+and what has one outcome in any order: ordinary stores of the same value, and
 loads whose value the threads that race make nothing of
 (:mod:`kernelbench.ptx.lowering.unused_loads`).
 """
@@ -35,7 +35,7 @@ def severity_of(
     Args:
         lines: Of PTX, of the access and of the one that it conflicts with.
         one_warp: Whether both were lanes of one warp each time that it was seen.
-        same_value: Whether both were stores of one CTA, and of one value, each time.
+        same_value: Whether both were stores, and of one value, each time.
         readers: The threads that loaded, if each time one loaded what another of its CTA stored.
         fence_only: Whether they lacked nothing but ``tcgen05.fence`` each time.
     """

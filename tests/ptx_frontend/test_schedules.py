@@ -337,6 +337,37 @@ def test_what_is_the_same_in_every_schedule_runs_in_two(
     assert launches.order_matters == (schedules > 2)
 
 
+ONE_WORD = """
+.visible .entry one_word(.param .u64 p_out) .reqntid {threads}
+{{
+  .reg .b64 %out; .reg .b32 %t;
+  ld.param.u64 %out, [p_out]; mov.u32 %t, {value};
+  st.global.b32 [%out], %t; ret;
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("ctas", "threads", "value", "severities"),
+    [
+        (1, 64, "%tid.x", ["error"]), (1, 64, "7", []),
+        (1, 32, "%tid.x", ["formal"]), (1, 32, "7", []),
+        (2, 1, "%ctaid.x", ["error"]), (2, 1, "7", ["formal"]),
+    ],
+)  # fmt: skip
+def test_stores_to_one_word_of_global_memory(
+    ctas: int, threads: int, value: str, severities: list[str]
+) -> None:
+    """Of different values one stays if the lanes of a warp store them by one instruction."""
+    text = HEAD + ONE_WORD.format(threads=threads, value=value)
+    module = kernelbench.ptx.load("one_word.ptx", text=text)
+    report = module.launch("one_word", ctas, args=[np.zeros(1, np.uint32)], check=2)
+    assert [each.severity for each in report.findings] == severities
+    for each in report.findings:
+        said = "which of the values stays is not defined" in each.finding.text
+        assert said == (each.severity == "formal" and ctas == 1)
+    assert report.clean == ("error" not in severities)
+
+
 def test_work_that_waits_for_what_the_launch_has_written_is_refused(module):
     """It is made anew once others have been done, and has written nothing then."""
     words = np.zeros(2, np.uint32)

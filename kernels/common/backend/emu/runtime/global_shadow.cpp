@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "api_core.hpp"
+#include "api_ptx.hpp"
 #include "assumptions.hpp"
 #include "grids.hpp"
 #include "operations.hpp"
@@ -242,7 +243,8 @@ class Accessing {
   uint32_t threads_in_cluster() const { return launch_.threads * launch_.cluster; }
 
   // Reports once for each access, of its first word.
-  // Not modelled: two threads of one CTA that store to one word: most store the same value.
+  // Assumption: of a step's C++ code, whose values do not show, two threads of one CTA that store
+  // to one word store the same value.
   void check(const Access& earlier, bool wrote, size_t word) {
     if (earlier.serial == 0 || reported_ || (earlier.bytes & mine_.bytes) == 0) return;
     if (atomic_with(earlier)) return;
@@ -251,7 +253,8 @@ class Accessing {
       return;
     }
     if (in_order(earlier)) return;
-    if (writing_ && wrote && home(earlier) && !earlier.async && !actor_.async) return;
+    const bool in_cta = home(earlier) && !earlier.async && !actor_.async;
+    if (writing_ && wrote && in_cta && (actor_.same || !runs_ptx())) return;
     if (writing_ && !actor_.async && observed_by_atomic(thread_, earlier)) {
       assume(Assumption::kDependentStores);
       return;
@@ -402,6 +405,7 @@ void Accessing::report_race(const Access& earlier, bool wrote, size_t word) {
                   .other_pc = place_pc(earlier),
                   .buffer = region_.at(word * 4)};
   finding.formal = in_supposed_order(earlier);
+  finding.same_value = writing_ && wrote && actor_.same;
   finding.abroad = !home(earlier);
   finding.text = actor_.what + std::string(writing_ ? " writes " : " reads ") + region_.name;
   if (earlier.component < threads_in_cluster()) {

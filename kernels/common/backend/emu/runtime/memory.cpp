@@ -137,7 +137,9 @@ void on_access(const void* pointer, size_t bytes, bool writing, Pc pc, bool same
   Region* region = region_at(byte);
   if (writing) {
     global_access(pointer, bytes, true, pc, "a store");
-    global_store(*region, pointer, bytes, generic_actor(*thread, pc, "a store"));
+    Actor actor = generic_actor(*thread, pc, "a store");
+    actor.same = same;
+    global_store(*region, pointer, bytes, actor);
   } else if (region == nullptr) {
     // Parameters and constants are in no buffer; between the buffers there is nothing to read.
     if (device_block(byte) || in_no_parameter(byte)) {
