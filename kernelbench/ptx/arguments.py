@@ -147,7 +147,7 @@ def packed(function: PtxFunction, layout: AddressLayout, args: Sequence[Any]) ->
         if data is None or len(data) != parameter.size:
             raise PtxError(
                 f"{function.name}: argument {at}, {_described(argument)}, is none for a parameter "
-                f"of {parameter.size} bytes"
+                f"of {parameter.size} bytes (.{parameter.type})"
             )
         out[begin : begin + parameter.size] = data
     return bytes(out)
@@ -162,6 +162,8 @@ def _bytes_of(argument: Any, parameter: Symbol) -> bytes | None:
     if isinstance(argument, int) and parameter.type in ("f32", "f64"):
         argument = float(argument)  # a whole number is as easily written without a point
     if isinstance(argument, float):
+        if parameter.type.startswith(("u", "s")):
+            return None
         return struct.pack(_FLOATS[size], argument) if size in _FLOATS else None
     if isinstance(argument, int):
         if not -(1 << 8 * size - 1) <= argument < 1 << 8 * size:

@@ -352,6 +352,7 @@ def test_a_hang_says_where(module):
         ({"block": 2000}, "add: 2000 threads; a CTA can have 1024"),
         ({"args": [1, 2]}, "add: 2 arguments for 4 parameters"),
         ({"args": [0, 0, 0, 1 << 40]}, "add: argument 3, 1099511627776, is none for a parameter"),
+        ({"args": [0, 0, 0, 3.5]}, "argument 3, 3.5, is none for a parameter of 4 bytes (.u32)"),
         ({"args": [0, 0, 0, "n"]}, "add: argument 3, a str, is none for a parameter of 4 bytes"),
         ({"args": [np.zeros((4, 4))[:, 1], 0, 0, 1]}, "an array that is not contiguous"),
     ],
