@@ -7,6 +7,7 @@ import importlib.abc
 import importlib.util
 import json
 import sys
+import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_loader
@@ -24,6 +25,8 @@ from kernelbench.ptx.hosts.cute_dsl import before_import, cute_dsl_driven_by, cu
 from kernelbench.ptx.hosts.inline_extension import Extension, file_extension, inline_extension
 from kernelbench.ptx.hosts.triton_driver import triton_driven_by
 from kernelbench.ptx.hosts.triton_session import TritonSession
+
+_WORTH_SAYING_S = 2.0
 
 
 class _Built(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -87,7 +90,13 @@ class ScriptSession(TritonSession):
         self._stack.callback(sys.meta_path.remove, finder)
 
     def _loaded(self, extension: Extension) -> Any:
-        library = extension.library(self.arch)
+        words = f"compiling {extension.name}, with torch's headers\n"
+        told = threading.Timer(_WORTH_SAYING_S, sys.stderr.write, [words])
+        told.start()
+        try:
+            library = extension.library(self.arch)
+        finally:
+            told.cancel()
         if library not in self._built:
             host = self.driven(extension.script or Path(extension.name))
             self._built[library] = extension.imported(library)
