@@ -12,6 +12,16 @@ from kernelbench.base.errors import UnknownNameError
 from kernelbench.emulator.findings import CLASSES
 from kernelbench.project.shipped import shipped_root
 
+#: What else stands in the place of findings.
+_STATUSES = {
+    "wrong": "The result is not the reference's, or the program's own check of it fails: main "
+    "returns another value than 0, or a script asserts. A finding above it is its cause; without "
+    "one the line below the table has all that is known.",
+    "fault": "It did not come to its end: a crash, an exception, a build that fails, or a launch "
+    "that is refused and that the program does not ask about. The line below the table says which.",
+    "skipped": "It was not checked: the step does not take this shape, as the reason says.",
+}
+
 
 @click.command("explain")
 @click.argument("name", metavar="[CLASS]", default="")
@@ -30,8 +40,11 @@ def command(name: str) -> None:
         console.show(rows, console.out)
         return
     kind = re.sub(r"-[0-9a-f]{10}$", "", name)
+    if kind in _STATUSES:
+        console.out.say(_STATUSES[kind], width=min(console.out.width, 80))
+        return
     if kind not in CLASSES:
-        raise UnknownNameError("class of findings", name, CLASSES)
+        raise UnknownNameError("class of findings", name, [*CLASSES, *_STATUSES])
     page = shipped_root() / "docs" / "findings" / f"{kind}.md"
     for style, line in _lines(page.read_text(encoding="utf-8")):
         console.out.say(line, style, width=None if style else min(console.out.width, 80))

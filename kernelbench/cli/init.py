@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -39,12 +40,12 @@ def command(folder: Path, template: str, task: str | None) -> None:
     """
     if task is not None:
         made = task_project(Path(task), folder)
-        click.echo("next:" if folder == Path() else f"next: cd {folder}")
+        click.echo("next:" if folder == Path() else f"next: cd {shlex.quote(str(folder))}")
         click.echo(f"  kernelbench run {made} --shape every")
         return
     files = new_project(folder, template)
     for path in files:
         click.echo(f"  {folder / path}")
-    click.echo("next:" if folder == Path() else f"next: cd {folder}")
+    click.echo("next:" if folder == Path() else f"next: cd {shlex.quote(str(folder))}")
     click.echo(f"  kernelbench doctor --problem {template}")
     click.echo(f"  kernelbench run {template}")
