@@ -1,5 +1,6 @@
 #pragma once
 
+#include "half_mma.inl"
 #include "runtime/api_tensor.hpp"
 
 namespace kb::ptx {

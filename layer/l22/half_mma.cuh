@@ -1,13 +1,12 @@
-// Products of FP16 by one warp, and how their operands come. The emulator's bodies:
-// kernels/common/backend/emu/half_mma.inl.
+// Products of FP16 by one warp, and how their operands come. The emulator has its own bodies, which
+// come with wgmma: kernels/common/backend/emu/half_mma.inl.
 #pragma once
 
 #include "kb.cuh"
 #include "ptx/address.cuh"
+#include "ptx/wgmma.cuh"
 
-#ifndef __CUDACC__
-#include "half_mma.inl"
-#else
+#ifdef __CUDACC__
 
 namespace kb {
 
