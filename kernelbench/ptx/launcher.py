@@ -403,9 +403,10 @@ class PtxModule:
         """
         import numpy as np
 
-        found, library = {}, self.library(check)
+        found = {}
         for at, symbol in enumerate(global_variables(self._source.module)):
-            address = getattr(library, f"kb_ptx_variable_{at}")
+            # Without variables nothing is built before a launch: a program may make none.
+            address = getattr(self.library(check), f"kb_ptx_variable_{at}")
             address.restype = ctypes.c_void_p
             memory = (ctypes.c_uint8 * symbol.size).from_address(address())
             found[symbol.name] = np.ctypeslib.as_array(memory)
