@@ -967,3 +967,20 @@ def test_a_kernel_that_is_refused_may_stand_unused(bench: Bench, tmp_path: Path)
         r"adds: unsupported PTX: multimem\.\S+ at unused\.cu:5, unused\.ptx:\d+ \(no translation\)",
         outcome.error,
     ), outcome.error
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["cluster_reductions.cu", "im2col.cu", pytest.param("sparse.cu", marks=pytest.mark.long)],
+)
+def test_programs_that_an_h200_finds_right(checked: Callable[..., Outcome], name: str) -> None:
+    """Each compares what it gets with what a host computes; so it was on a GPU."""
+    outcome = checked(name, arch=90)
+    assert outcome.code == 0, outcome.out + outcome.err
+
+
+@pytest.mark.long
+def test_an_early_read_of_pixels(checked: Callable[..., Outcome]) -> None:
+    outcome = checked("im2col.cu", ("while (!done)", "while (false)"), arch=90)
+    assert outcome.code == 3 and "error[early-read]" in outcome.out, outcome.out
+    assert re.search(r"--> \S*im2col\.cu:\d+", outcome.out), outcome.out
