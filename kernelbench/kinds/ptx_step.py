@@ -135,6 +135,7 @@ class PtxStepKernel:
         entry = overlay.entry_of(step)
         self._plan = read_step_launches(entry)
         self._module = load_ptx(entry)
+        self._module.require(*(each.kernel for each in self._plan.launches))
         self._running, self._check = running, check
         self.symbols = ModuleSymbols()
 
@@ -218,6 +219,7 @@ class HostedPtx:
     ) -> None:
         file = overlay.entry_of(step)
         self._module: PtxModule = load_ptx(file)
+        self._module.require(*self._module.kernels)  # any may be launched
         self._entry, self._kernel = entry, kernel
         self._library = self._module.library(check)
         self.symbols = ModuleSymbols(host)

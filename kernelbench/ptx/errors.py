@@ -20,11 +20,14 @@ class Obstacle:
         line: Of the PTX text.
         what: The opcode, or another part of the statement.
         reason: Why, in a few words.
+        source: Its line in the compiler's source, and whose line that was inlined into; empty if
+            the PTX does not say.
     """
 
     line: int
     what: str
     reason: str
+    source: str = ""
 
 
 class UnsupportedPtxError(PtxError):
@@ -33,20 +36,22 @@ class UnsupportedPtxError(PtxError):
     Args:
         name: The file.
         obstacles: At least one, in the order of the text.
+        kernel: Whose, if others of the file can run.
     """
 
     #: How many are named in the message; the attribute has them all.
     _NAMED = 3
 
-    def __init__(self, name: str, obstacles: Sequence[Obstacle]) -> None:
+    def __init__(self, name: str, obstacles: Sequence[Obstacle], kernel: str = "") -> None:
         self.obstacles = tuple(obstacles)
         named = ", ".join(
-            f"{each.what} at {name}:{each.line} ({each.reason})"
+            f"{each.what} at {each.source}{each.source and ', '}{name}:{each.line} ({each.reason})"
             for each in self.obstacles[: self._NAMED]
         )
         more = len(self.obstacles) - self._NAMED
         super().__init__(
-            f"unsupported PTX: {named}" + (f" and {more} more" if more > 0 else ""),
+            f"{kernel}{kernel and ': '}unsupported PTX: {named}"
+            + (f" and {more} more" if more > 0 else ""),
             "docs/ptx.md lists what is supported",
         )
 

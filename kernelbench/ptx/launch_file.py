@@ -228,6 +228,7 @@ def run_launches(
         UnsupportedPtxError: For instructions that are not supported.
     """
     module = load_ptx(ptx)
+    module.require(*(each.kernel for each in planned.launches))
     arrays = {name: each.made(seed + at) for at, (name, each) in enumerate(planned.arrays.items())}
     found = []
     for at, each in enumerate(planned.launches):

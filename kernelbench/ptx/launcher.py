@@ -35,7 +35,7 @@ from kernelbench.ptx.arguments import (
     memory_of,
 )
 from kernelbench.ptx.demangle import source_name
-from kernelbench.ptx.errors import PtxError
+from kernelbench.ptx.errors import PtxError, UnsupportedPtxError
 from kernelbench.ptx.library import Translated, library_of, load_library, translated
 from kernelbench.ptx.lowering.translator import global_variables
 from kernelbench.ptx.order_matters import order_matters
@@ -70,7 +70,8 @@ def load_ptx(
 
     Raises:
         PtxError: If the file cannot be read, or is not PTX, with its line.
-        UnsupportedPtxError: If it has instructions that are not supported, each with its line.
+        UnsupportedPtxError: If each of its kernels has instructions that are not supported. Where
+            some have none, the launch of another one raises it.
     """
     path = Path(file)
     if text is None:
@@ -94,7 +95,7 @@ class PtxModule:
         self, source: Translated, path: Path, symbols: type[PtxSymbols] = PtxSymbols,
         apart: Path | None = None,
     ) -> None:  # fmt: skip
-        self.kernels, self.text = tuple(source.translation.entries), source.text
+        self.kernels, self.text = tuple(source.translation.layouts), source.text
         self._source = source
         self._symbols = symbols(source.module, source.translation.layouts, path)
         self._apart = apart
@@ -342,9 +343,20 @@ class PtxModule:
         function = self._source.module.functions[kernel]
         return kernel_shape(function, self._source.translation.layouts[kernel])
 
+    def require(self, *kernels: str) -> None:
+        """Raise now what a launch of such kernels would.
+
+        Raises:
+            UnsupportedPtxError: With all of a kernel that is not supported.
+        """
+        source = self._source
+        for each in kernels:
+            if found := source.translation.refused.get(each):
+                raise UnsupportedPtxError(source.module.name, found, source_name(each))
+
     @property
     def entries(self) -> Mapping[str, str]:
-        """The library's C function for each kernel."""
+        """The library's C function for each kernel that is supported."""
         return self._source.translation.entries
 
     @property
@@ -361,6 +373,7 @@ class PtxModule:
             raise PtxError(
                 f"{self._source.module.name} has no kernel {kernel!r}", f"it has {known}"
             )
+        self.require(kernel)
         function = self._source.module.functions[kernel]
         layout = self._source.translation.layouts[kernel]
         return launch_form(function, layout, grid, block, args, shared, cluster, cooperative)
@@ -390,9 +403,10 @@ class PtxModule:
         """
         import numpy as np
 
-        found, library = {}, self.library(check)
+        found = {}
         for at, symbol in enumerate(global_variables(self._source.module)):
-            address = getattr(library, f"kb_ptx_variable_{at}")
+            # Without variables nothing is built before a launch: a program may make none.
+            address = getattr(self.library(check), f"kb_ptx_variable_{at}")
             address.restype = ctypes.c_void_p
             memory = (ctypes.c_uint8 * symbol.size).from_address(address())
             found[symbol.name] = np.ctypeslib.as_array(memory)

@@ -152,7 +152,7 @@ def translated(name: str, text: str) -> Translated:
 
     Raises:
         PtxError: For what is not PTX, with its line.
-        UnsupportedPtxError: With every statement that cannot be translated.
+        UnsupportedPtxError: With every statement that cannot be translated, if no kernel can.
     """
     module = parse(name, text)
     return Translated(module, text, translate(module))

@@ -168,3 +168,44 @@ def test_calls_that_are_refused(functions, call, reason):
     with pytest.raises(UnsupportedPtxError) as error:
         kernelbench.ptx.load("k.ptx", text=text)
     assert any(each.reason == reason for each in error.value.obstacles), error.value.obstacles
+
+
+#: Of four kernels, what the last three have or call is refused.
+SOME_REFUSED = (
+    HEAD
+    + """.global .align 8 .u64 table[1] = {by_table};
+.func bad() { .reg .b32 %r<3>; vadd.u32.u32.u32 %r0, %r1, %r2; ret; }
+.func by_table() { call bad; ret; }
+.visible .entry good(.param .u64 p)
+{ .reg .b64 %rd0; ld.param.u64 %rd0, [p]; st.global.b32 [%rd0], 7; ret; }
+.visible .entry worse() { .reg .b32 %r<3>;
+vadd.u32.u32.u32 %r0, %r1, %r2;
+vadd.s32.s32.s32 %r0, %r1, %r2; ret; }
+.visible .entry calls() { call by_table; ret; }
+.visible .entry by_address() { .reg .b64 %rd0; ld.global.u64 %rd0, [table];
+f: .callprototype ()_ ();
+call %rd0, f; ret; }
+"""
+)
+
+
+def test_a_kernel_that_is_never_launched_refuses_nothing():
+    module = kernelbench.ptx.load("k.ptx", text=SOME_REFUSED)
+    data = np.zeros(1, np.int32)
+    module.launch("good", 1, 1, [data], check=1).require_clean()
+    assert data[0] == 7
+    for kernel, lines in (("worse", [10, 11]), ("calls", [5]), ("by_address", [5])):
+        with pytest.raises(UnsupportedPtxError, match=f"^{kernel}: unsupported PTX: vadd") as error:
+            module.launch(kernel, 1, 1)
+        assert [each.line for each in error.value.obstacles] == lines
+
+
+def test_the_line_of_the_source_is_named():
+    """The innermost, and that which it was inlined into."""
+    locations = '.file 1 "in/k.cu"\n.file 2 "in/wrapper.h"\n'
+    text = SOME_REFUSED.replace(".global .align", locations + ".global .align", 1).replace(
+        "vadd.s32.s32.s32", ".loc 1 40 3\n.loc 2 8 1, function_name $name, inlined_at 1 40 3\n"
+        "vadd.s32.s32.s32", 1
+    )  # fmt: skip
+    with pytest.raises(UnsupportedPtxError, match=r"vadd\.s32\S* at wrapper\.h:8 in k\.cu:40, k"):
+        kernelbench.ptx.load("k.ptx", text=text).launch("worse", 1, 1)

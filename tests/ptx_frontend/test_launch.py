@@ -363,3 +363,10 @@ def test_launches_that_do_not_fit(module, options, message):
         module.launch(**form)
     assert message in str(error.value)
     assert error.value.exit_code == ExitCode.USAGE
+
+
+def test_a_module_without_variables_is_built_when_it_is_launched(monkeypatch):
+    text = ".version 8.8\n.target sm_90\n.address_size 64\n.entry none() { ret; }"
+    module = kernelbench.ptx.load("unused.ptx", text=text)
+    monkeypatch.setattr(module, "library_path", lambda check: pytest.fail("it is built"))
+    assert module.variables(True) == {}

@@ -1,6 +1,7 @@
 """Bulk copies that combine, copies and stores between CTAs of a cluster, against models.
 
-PTX ISA 9.1, 9.7.9.25 (cp.reduce.async.bulk), 9.7.9.27 (of boxes), 9.7.9.12 (st.async).
+PTX ISA 9.1, 9.7.9.25 (cp.reduce.async.bulk), 9.7.9.27 (of boxes), 9.7.9.12 (st.async), 9.7.13.8
+(red.async).
 """
 
 from __future__ import annotations
@@ -117,7 +118,57 @@ DONE:
   ret;
 }}
 """
-TEXT = "\n".join([HEAD, *(_linear(*each) for each in CASES), BOX, CLUSTER])
+IN_CLUSTER = [(each, "u32") for each in ("add", "min", "inc", "dec")]
+IN_CLUSTER += [("max", "s32"), ("add", "u64"), ("and", "b32"), ("or", "b32"), ("xor", "b32")]
+
+
+def _in_cluster(operation: str, kind: str) -> str:
+    """Both CTAs combine a word a thread, and a buffer, with words of CTA 1, which waits."""
+    size = int(kind[1:]) // 8
+    word = f"b{8 * size}"
+    opcode = ".mbarrier::complete_tx::bytes." + f"{operation}.{kind}"
+    return f"""
+.visible .entry cluster_{operation}_{kind}(.param .u64 p_start, .param .u64 p_in, .param .u64 p_out)
+  .reqntid 32 .reqnctapercluster 2
+{{
+  .reg .b64 %start, %in, %out, %o; .reg .b32 %t, %a, %y, %b, %r, %far, %to; .reg .pred %p, %q;
+  .reg .{word} %x;
+  ld.param.u64 %in, [p_in]; ld.param.u64 %out, [p_out]; ld.param.u64 %start, [p_start];
+  mov.u32 %r, %cluster_ctarank; mov.u32 %t, %tid.x; mov.b32 %b, bar; mov.b32 %a, tile;
+  mul.wide.u32 %o, %t, {size}; add.s64 %start, %start, %o; add.s64 %out, %out, %o;
+  mad.lo.u32 %y, %r, 32, %t; mul.wide.u32 %o, %y, {size}; add.s64 %in, %in, %o;
+  mad.lo.u32 %y, %t, {size}, %a;
+  ld.global.{word} %x, [%start]; st.shared.{word} [%y], %x; st.shared.{word} [%y+512], %x;
+  ld.global.{word} %x, [%in]; st.shared.{word} [%y+1024], %x;
+  setp.ne.u32 %p, %t, 0; @%p bra MADE;
+  mbarrier.init.shared::cta.b64 [%b], 1;
+  fence.mbarrier_init.release.cluster;
+  mbarrier.arrive.expect_tx.shared::cta.b64 _, [%b], {2 * 2 * 32 * size};
+MADE:
+  fence.proxy.async.shared::cta; // before
+  barrier.cluster.arrive.aligned;
+  barrier.cluster.wait.aligned;
+  mapa.shared::cluster.u32 %to, %b, 1; mapa.shared::cluster.u32 %far, %y, 1;
+  red.async.relaxed.cluster.shared::cluster{opcode} [%far], %x, [%to];
+  @%p bra SENT;
+  mapa.shared::cluster.u32 %far, %a, 1; add.u32 %far, %far, 512; add.u32 %a, %a, 1024;
+  cp.reduce.async.bulk.shared::cluster.shared::cta{opcode} [%far], [%a], {32 * size}, [%to];
+SENT:
+  setp.eq.u32 %q, %r, 0; @%q bra DONE;
+  {WAIT.format("%b").replace("parity.shared", "parity.acquire.cluster.shared")}
+  ld.shared.{word} %x, [%y]; st.global.{word} [%out], %x;
+  ld.shared.{word} %x, [%y+512]; st.global.{word} [%out+{32 * size}], %x;
+DONE:
+  barrier.cluster.arrive.aligned;
+  barrier.cluster.wait.aligned;
+  ret;
+}}"""
+
+
+TEXT = "\n".join([
+    HEAD, *(_linear(*each) for each in CASES), BOX, CLUSTER,
+    *(_in_cluster(*each) for each in IN_CLUSTER),
+])  # fmt: skip
 _NUMPY = {
     "u32": np.uint32, "s32": np.int32, "u64": np.uint64, "s64": np.int64, "b32": np.uint32,
     "b64": np.uint64, "f16": np.float16, "f32": np.float32, "f64": np.float64,
@@ -201,3 +252,38 @@ def test_what_a_cta_sends_to_another(module):
     vectors = np.stack([lanes, lanes + 7, given, 0 * lanes], axis=1)
     want = [given, lanes, *np.stack([0 * lanes, lanes], axis=1).reshape(2, 32)]
     assert (out == np.concatenate([*want, *vectors.reshape(4, 32)]).reshape(8, 32)).all()
+
+
+@pytest.mark.parametrize(("operation", "kind"), IN_CLUSTER)
+def test_reductions_in_a_cluster(module, operation, kind):
+    rng = np.random.default_rng(len(operation))
+    start, given = _drawn(rng, kind, (32,)), _drawn(rng, kind, (2, 32))
+    given[0] = np.where(rng.random(32) < 0.5, given[0], start + given[0] % 3)
+    out = np.zeros((2, 32), start.dtype)
+    name = f"cluster_{operation}_{kind}"
+    report = module.launch(name, 2, args=[start, given, out], check=4)
+    assert report.clean, list(report.lines())
+    wants = [_combined(operation, _combined(operation, start, given[at]), given[1 - at])
+             for at in (0, 1)]  # fmt: skip
+    assert ((out == wants[0]) | (out == wants[1])).all()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kinds"),
+    [
+        # Only the reduction of the async proxy needs it.
+        ("fence.proxy.async.shared::cta; // before", "", {"proxy-fence"}),
+        (WAIT.format("%b").replace("parity.shared", "parity.acquire.cluster.shared"), "",
+         {"race", "early-read", "overwrite", "exit"}),
+        (" [%far], %x, [%to];", " [%far], %x, [%b];", {"descriptor"}),
+    ],
+)  # fmt: skip
+def test_reductions_in_a_cluster_without_order(old, new, kinds):
+    text = _in_cluster("add", "u32")
+    assert text.count(old) == 1
+    module = kernelbench.ptx.load("wrong.ptx", text=HEAD + text.replace(old, new))
+    start, given, out = (np.ones(each, np.uint32) for each in (32, 64, 64))
+    report = module.launch("cluster_add_u32", 2, args=[start, given, out], check=4)
+    assert {each.finding.kind for each in report.findings} <= kinds and report.findings, [
+        *report.lines()
+    ]

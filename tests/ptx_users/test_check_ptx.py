@@ -168,10 +168,12 @@ def test_what_is_unsupported_is_named_with_its_line(folder):
     text = (folder / "k.ptx").read_text().replace("bar.sync", "bar.red.popc.u32", 1)
     (folder / "k.ptx").write_text(text)
     write(folder, ADD)
+    assert launch("check", folder / "k.ptx").code == 0
+    write(folder, ADD + RACE.replace("_without_barrier", "").replace('"n"', '"a"'))
     out = launch("check", folder / "k.ptx")
     line = 1 + text[: text.index("bar.red")].count("\n")
-    assert out.code == 2
-    assert f"unsupported PTX: bar.red.popc.u32 at k.ptx:{line}" in out.error
+    assert out.code == 2 and "clean" not in out.out
+    assert f"reverse: unsupported PTX: bar.red.popc.u32 at small.cu:19, k.ptx:{line}" in out.error
 
 
 @pytest.mark.parametrize(

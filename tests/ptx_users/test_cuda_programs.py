@@ -933,3 +933,54 @@ def test_programmatic_launches_that_do_not_wait(checked: Callable[..., Outcome])
     assert "ahead of it in the stream, writes, before griddepcontrol.wait" in outcome.out
     assert "assumed" not in checked("norm.cu", arch=90).out
     assert "assumed" not in checked("groups.cu", arch=90).out
+
+
+UNUSED = r"""
+#include <cstdio>
+__global__ void adds(int* to) {
+  int got = 0;
+  asm volatile("multimem.ld_reduce.relaxed.gpu.global.add.s32 %0, [%1];" : "=r"(got) : "l"(to));
+  *to = got;
+}
+__global__ void plain(int* to) { *to += 1; }
+int main(int argc, char**) {
+  int *device = nullptr, host = 0;
+  cudaMalloc(&device, 4);
+  cudaMemset(device, 0, 4);
+  plain<<<1, 1>>>(device);
+  if (argc > 1) adds<<<1, 1>>>(device);
+  cudaMemcpy(&host, device, 4, cudaMemcpyDeviceToHost);
+  printf("%d\n", host);
+  return host != 1;
+}
+"""
+
+
+def test_a_kernel_that_is_refused_may_stand_unused(bench: Bench, tmp_path: Path) -> None:
+    """Its launch is refused, by the line of the source."""
+    (tmp_path / "unused.cu").write_text(UNUSED)
+    outcome = bench("check", "unused.cu", "--schedules", "2", cwd=tmp_path)
+    assert outcome.code == 0, outcome.out + outcome.err
+    outcome = bench("check", "unused.cu", "--schedules", "2", "--", "all", cwd=tmp_path)
+    assert outcome.code == 2
+    assert re.search(
+        r"adds: unsupported PTX: multimem\.\S+ at unused\.cu:5, unused\.ptx:\d+ \(no translation\)",
+        outcome.error,
+    ), outcome.error
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["cluster_reductions.cu", "im2col.cu", pytest.param("sparse.cu", marks=pytest.mark.long)],
+)
+def test_programs_that_an_h200_finds_right(checked: Callable[..., Outcome], name: str) -> None:
+    """Each compares what it gets with what a host computes; so it was on a GPU."""
+    outcome = checked(name, arch=90)
+    assert outcome.code == 0, outcome.out + outcome.err
+
+
+@pytest.mark.long
+def test_an_early_read_of_pixels(checked: Callable[..., Outcome]) -> None:
+    outcome = checked("im2col.cu", ("while (!done)", "while (false)"), arch=90)
+    assert outcome.code == 3 and "error[early-read]" in outcome.out, outcome.out
+    assert re.search(r"--> \S*im2col\.cu:\d+", outcome.out), outcome.out

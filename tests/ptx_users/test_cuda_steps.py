@@ -144,10 +144,10 @@ def test_what_does_not_build_is_one_line(
 
 @pytest.mark.long
 def test_instructions_that_are_not_supported_are_named(bench: Bench, root: Path) -> None:
-    discard = '  asm volatile("discard.global.L2 [%0], 128;" ::"l"(out));\n'
-    in_file(root, "rows.cuh", ("  sum = 0;\n", f"{discard}  sum = 0;\n"))
+    video = '  asm volatile("{ .reg .b32 t; vadd.u32.u32.u32 t, 1, 2; }");\n'
+    in_file(root, "rows.cuh", ("  sum = 0;\n", f"{video}  sum = 0;\n"))
     outcome = bench("check", "r-cuda", *CHECK, root=root)
-    assert outcome.code == 2 and "unsupported PTX: discard.global.L2" in outcome.error
+    assert outcome.code == 2 and "unsupported PTX: vadd.u32.u32.u32 at rows.cuh:" in outcome.error
 
 
 def test_an_arch_that_the_emulator_lacks(bench: Bench, root: Path) -> None:

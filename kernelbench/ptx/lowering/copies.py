@@ -73,14 +73,21 @@ def _bulk_store(writer: Writer, chosen: Sequence[str], operands: Sequence[Operan
 
 
 def _bulk_to_cluster(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``cp{.reduce}.async.bulk.shared::cluster.shared::cta… [dst], [src], size, [mbar]``."""
     writer.expect(operands, 4)
     target, source, bar = (writer.shared(operands[at]) for at in (0, 1, 3))
     size = writer.value(operands[2], 4)
-    return f"px::bulk_copy_to_cluster({target}, {source}, {size}, {bar});"
+    how = f", {_reduction(*chosen)}" if chosen else ""
+    return f"px::bulk_copy_to_cluster({target}, {source}, {size}, {bar}{how});"
 
 
 #: Types of elements without a sign are those of their width.
 _ELEMENTS = {"b32": "u32", "b64": "u64"}
+
+
+def _reduction(operation: str, kind: str) -> str:
+    element = _ELEMENTS.get(kind, kind).capitalize()
+    return f"{{px::BulkOperation::k{operation.capitalize()}, px::BulkElement::k{element}}}"
 
 
 def _bulk_reduce(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -109,32 +116,61 @@ def _store_async(writer: Writer, chosen: Sequence[str], operands: Sequence[Opera
     return f"px::st_async<px::b{8 * SIZES[kind]}>({target}, {bar}, {', '.join(values)});"
 
 
-def _box(writer: Writer, rank: str, operand: Operand) -> tuple[str, str]:
+def _red_async(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+    """``red.async… [a], b, [mbar]``."""
+    _, _, kind = chosen
+    writer.expect(operands, 3)
+    target, bar = writer.shared(operands[0]), writer.shared(operands[2])
+    value = writer.value(operands[1], SIZES[kind])
+    wide = f"px::b{8 * SIZES[kind]}"
+    return f"px::red_async({target}, {bar}, {wide}({value}), {_reduction(*chosen[1:])});"
+
+
+#: What a mode of a tensor copy has more than tiles: coordinates of 2d, its name.
+_MODES = {
+    "tile::gather4": "px::BoxMode::kRows", "tile::scatter4": "px::BoxMode::kRows",
+    "im2col": "px::BoxMode::kIm2col", "im2col_no_offs": "px::BoxMode::kIm2col",
+}  # fmt: skip
+
+
+def _box(
+    writer: Writer, rank: str, operand: Operand, mode: str = "", offsets: Operand | None = None
+) -> tuple[str, str]:
     """The tensor map and the start of a box, from ``[map, {coordinates}]``."""
     if not isinstance(operand, Address) or len(operand.coordinates) != 1:
         raise StatementError("no [tensor map, coordinates]")
     start = operand.coordinates[0]
     items = start.items if isinstance(start, Vector) else (start,)
-    if len(items) != int(rank[0]):
+    if len(items) != (5 if mode.endswith("4") else int(rank[0])):
         raise StatementError(f"{len(items)} coordinates for {rank}")
     coordinates = ", ".join(f"int32_t({writer.value(each, 4)})" for each in items)
     plain = Address(operand.base, operand.offset, ())
-    return writer.generic(plain), f"px::Start{{{len(items)}, {{{coordinates}}}}}"
+    more = f", {_MODES[mode]}" if mode in _MODES else ""
+    if offsets is not None:
+        values = writer.values(offsets, 2)
+        if len(values) != int(rank[0]) - 2:
+            raise StatementError(f"{len(values)} offsets for {rank}")
+        more += f", {{{', '.join(values)}}}"
+    return writer.generic(plain), f"px::Start{{{rank[0]}, {{{coordinates}}}{more}}}"
 
 
 def _box_load(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    rank, _, _, multicast, group, hint = chosen
-    writer.expect(operands, 3 + bool(multicast) + bool(hint))
-    map_, start = _box(writer, rank, operands[1])
-    target, bar = writer.shared(operands[0]), writer.shared(operands[2])
-    mask = _mask(writer, operands[3] if multicast else None)
+    """``cp.async.bulk.tensor… [dst], [map, {…}], [mbar]{, {offsets}}{, mask}{, policy}``."""
+    rank, _, mode, multicast, group, hint = chosen
+    given, offsets = list(operands), None
+    writer.expect(given, 3 + (mode == "im2col") + bool(multicast) + bool(hint))
+    if mode == "im2col":
+        offsets = given.pop(3)
+    map_, start = _box(writer, rank, given[1], mode, offsets)
+    target, bar = writer.shared(given[0]), writer.shared(given[2])
+    mask = _mask(writer, given[3] if multicast else None)
     name = "box_load_pair" if group == "cta_group::2" else "box_load"
     return f"px::{name}({target}, {map_}, {start}, {bar}, {mask});"
 
 
 def _box_store(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     writer.expect(operands, 2 + bool(chosen[2]))
-    map_, start = _box(writer, chosen[0], operands[0])
+    map_, start = _box(writer, chosen[0], operands[0], chosen[1])
     return f"px::box_store({map_}, {start}, {writer.shared(operands[1])});"
 
 
@@ -174,6 +210,10 @@ _FIELDS = (
     "interleave_layout|swizzle_mode|fill_mode}"
 )
 
+#: Operations and types of reductions in shared memory of the cluster.
+_INTEGERS = (("add", "u32|s32|u64"), ("min|max", "u32|s32"), ("inc|dec", "u32"),
+             ("and|or|xor", "b32"))  # fmt: skip
+
 COPY_FORMS: tuple[Form, ...] = (
     Form("cp.async.{ca|cg}.shared{::cta|}.global" + _HINT + "{.L2::64B|.L2::128B|.L2::256B|}",
          _copy, "copies"),
@@ -186,9 +226,29 @@ COPY_FORMS: tuple[Form, ...] = (
     Form("cp.async.bulk.global.shared::cta.bulk_group" + _HINT, _bulk_store, "bulk"),
     Form(f"cp.async.bulk.tensor.{_RANK}.{{shared::cta|shared::cluster}}.global{_TILE}{_BYTES}"
          f"{{.multicast::cluster|}}{{.cta_group::1|.cta_group::2|}}{_HINT}", _box_load, "bulk"),
+    *(
+        Form(f"cp.async.bulk.tensor.{{{ranks}}}.{{shared::cta|shared::cluster}}.global.{{{mode}}}"
+             f"{_BYTES}{{.multicast::cluster|}}{{.cta_group::1|.cta_group::2|}}{_HINT}",
+             _box_load, "tensor_modes")
+        for ranks, mode in (("3d|4d|5d", "im2col"), ("2d", "tile::gather4"))
+    ),
     Form(f"cp.async.bulk.tensor.{_RANK}.global.shared::cta{_TILE}.bulk_group{_HINT}",
          _box_store, "bulk"),
+    Form(f"cp.async.bulk.tensor.{{3d|4d|5d}}.global.shared::cta.{{im2col_no_offs}}.bulk_group{_HINT}",
+         _box_store, "tensor_modes"),
+    Form(f"cp.async.bulk.tensor.{{2d}}.global.shared::cta.{{tile::scatter4}}.bulk_group{_HINT}",
+         _box_store, "tensor_modes"),
     Form(f"cp.async.bulk.shared::cluster.shared::cta{_BYTES}", _bulk_to_cluster, "reductions"),
+    *(
+        Form(f"cp.reduce.async.bulk.shared::cluster.shared::cta{_BYTES}.{{{operations}}}.{{{types}}}",
+             _bulk_to_cluster, "reductions")
+        for operations, types in _INTEGERS
+    ),
+    *(
+        Form(f"red.async.relaxed.cluster{{.shared::cluster}}{_BYTES}.{{{operations}}}.{{{types}}}",
+             _red_async, "reductions")
+        for operations, types in _INTEGERS
+    ),
     *(
         Form(f"cp.reduce.async.bulk.global.shared::cta.bulk_group{_HINT}.{{{operations}}}.{{{types}}}",
              _bulk_reduce, "reductions")

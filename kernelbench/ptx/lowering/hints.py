@@ -75,8 +75,8 @@ HINT_FORMS: tuple[Form, ...] = (
     Form("prefetch{.const|.param|}.tensormap", _nothing(1), "hints"),
     Form("applypriority{.global|}.L2::evict_normal", _nothing(2), "hints"),
     Form("cp.async.bulk.prefetch.L2.global{.L2::cache_hint|}", _nothing(2, 3), "hints"),
-    Form("cp.async.bulk.prefetch.tensor.{1d|2d|3d|4d|5d}.L2.global{.tile|}{.L2::cache_hint|}",
-         _nothing(1, 2), "hints"),
+    Form("cp.async.bulk.prefetch.tensor.{1d|2d|3d|4d|5d}.L2.global"
+         "{.tile|.tile::gather4|.im2col|}{.L2::cache_hint|}", _nothing(1, 2, 3), "hints"),
     Form(f"createpolicy.fractional.L2::{_EVICT}{{.L2::evict_first|.L2::evict_unchanged|}}.b64",
          _policy, "hints"),
     Form(f"createpolicy.range{{.global|}}.L2::{_EVICT}"

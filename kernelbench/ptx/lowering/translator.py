@@ -6,9 +6,11 @@ source.
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from kernelbench.ptx.errors import Obstacle, StatementError, UnsupportedPtxError
 from kernelbench.ptx.lowering.call_graph import CallGraph
@@ -29,12 +31,15 @@ class Translation:
     """A module in C++.
 
     Attributes:
-        entries: The C function of each kernel, by the kernel's name.
+        entries: The C function of each kernel that can run, by the kernel's name.
+        layouts: Of every kernel.
+        refused: What each other kernel has, or calls, that cannot be translated.
     """
 
     source: str
     entries: dict[str, str]
     layouts: dict[str, AddressLayout]
+    refused: dict[str, tuple[Obstacle, ...]]
 
 
 #: What statements are instead, by function and position there: while ``kb_ptx_variant`` has a
@@ -45,38 +50,52 @@ Variants = Mapping[tuple[str, int], Sequence[tuple[int, Sequence[Statement]]]]
 def translate(module: Module, variants: Variants | None = None) -> Translation:
     """Translate every kernel, and the functions that kernels call.
 
+    A kernel that cannot be translated is left out, as a program may never launch it.
+
     Args:
         variants: For trials of the checker with faults in a kernel; none by default.
 
     Raises:
-        UnsupportedPtxError: With every statement that cannot be translated.
+        UnsupportedPtxError: With every statement that cannot be translated, if no kernel is left.
     """
-    obstacles: list[Obstacle] = []
+    calls = CallGraph(module)
+    layouts = {name: AddressLayout(module, each) for name, each in module.kernels.items()}
+    entries = {name: f"kb_ptx_kernel_{at}" for at, name in enumerate(layouts)}
+    texts: dict[str, list[str]] = {}
+    found: dict[str, list[Obstacle]] = {}
+    for each in (*calls.reached, *module.kernels.values()):
+        head = _head(each)
+        if each.kernel:
+            head = f"void {entries[each.name]}_body([[maybe_unused]] px::Byte* parameters)"
+        writer = Writer(each, layouts.get(each.name) or AddressLayout(module, each), calls)
+        obstacles = found[each.name] = []
+        texts[each.name] = [*_function(module, head, writer, variants or {}, obstacles)]
+    faulty = {name for name, each in found.items() if each}
+    refused = {
+        name: tuple(each for of in found if of in behind for each in found[of])
+        for name in (found if faulty else ())
+        if faulty & (behind := {name, *calls.behind([name])})
+    }
+    obstacles = []
+    variables = [*_variables(module, calls, refused, obstacles)]
+    if obstacles or (layouts and layouts.keys() <= refused.keys()):
+        obstacles += itertools.chain(*found.values())
+        raise UnsupportedPtxError(module.name, sorted(obstacles, key=lambda each: each.line))
+    entries = {name: each for name, each in entries.items() if name not in refused}
     parts = [f'#include "{HEADER}"', ""]
     if variants:
         parts += ["KB_PTX_WORD(kb_ptx_variant)", "KB_PTX_WORD(kb_ptx_variant_ran)"]
-    calls = CallGraph(module)
-    heads = [f"{_head(each)};" for each in calls.reached]
-    parts += ["namespace {", "", *heads, *_variables(module, calls, obstacles)]
-    layouts = {name: AddressLayout(module, each) for name, each in module.kernels.items()}
-    entries = {name: f"kb_ptx_kernel_{at}" for at, name in enumerate(layouts)}
-    for each in calls.reached:
-        layout = AddressLayout(module, each)
-        writer = Writer(each, layout, calls)
-        parts += _function(module, _head(each), writer, variants or {}, obstacles)
-    for name, layout in layouts.items():
-        head = f"void {entries[name]}_body([[maybe_unused]] px::Byte* parameters)"
-        writer = Writer(module.functions[name], layout, calls)
-        parts += _function(module, head, writer, variants or {}, obstacles)
-    if obstacles:
-        raise UnsupportedPtxError(module.name, sorted(obstacles, key=lambda each: each.line))
+    heads = [f"{_head(each)};" for each in calls.reached if each.name not in refused]
+    parts += ["namespace {", "", *heads, *variables]
+    parts += itertools.chain(*(text for name, text in texts.items() if name not in refused))
     parts += ["}  // namespace", ""]
     parts += [f"KB_PTX_EXPORT({entry})" for entry in entries.values()]
     parts += [
         f"KB_PTX_VARIABLE(kb_ptx_variable_{at}, {variable(each.name)})"
         for at, each in enumerate(global_variables(module))
     ]
-    return Translation("\n".join(parts) + "\n", entries, layouts)
+    refused = {name: each for name, each in refused.items() if name in layouts}
+    return Translation("\n".join(parts) + "\n", entries, layouts, refused)
 
 
 def global_variables(module: Module) -> list[Symbol]:
@@ -84,7 +103,9 @@ def global_variables(module: Module) -> list[Symbol]:
     return [each for each in module.symbols.values() if each.space in ("global", "const")]
 
 
-def _variables(module: Module, calls: CallGraph, obstacles: list[Obstacle]) -> Iterator[str]:
+def _variables(
+    module: Module, calls: CallGraph, refused: Collection[str], obstacles: list[Obstacle]
+) -> Iterator[str]:
     for symbol in module.symbols.values():
         if symbol.space == "shared":
             continue
@@ -95,14 +116,17 @@ def _variables(module: Module, calls: CallGraph, obstacles: list[Obstacle]) -> I
         align = max(symbol.align, 16)
         yield f"alignas({align}) px::Byte {variable(symbol.name)}[{symbol.size}]{initial};"
     for symbol in module.symbols.values():
-        yield from _addresses_in(module, calls, symbol, obstacles)
+        yield from _addresses_in(module, calls, symbol, refused, obstacles)
 
 
 def _addresses_in(
-    module: Module, calls: CallGraph, symbol: Symbol, obstacles: list[Obstacle]
-) -> Iterator[str]:
+    module: Module, calls: CallGraph, symbol: Symbol, refused: Collection[str],
+    obstacles: list[Obstacle],
+) -> Iterator[str]:  # fmt: skip
     """Fills in the addresses that a variable begins with."""
     for offset, of in symbol.addresses:
+        if of.symbol in refused:  # as is every kernel that calls by address
+            continue
         target = module.symbols.get(of.symbol)
         name = f"&{called(of.symbol)}" if of.symbol in calls.functions else variable(of.symbol)
         in_memory = target is not None and target.space in ("global", "const")
@@ -130,7 +154,7 @@ def _function(
     body: list[str] = []
     for at, each in enumerate(function.statements):
         others = variants.get((function.name, at), ())
-        body += _statement(writer, each, others, obstacles)
+        body += _statement(module, writer, each, others, obstacles)
     text = "\n".join(body)
     named = set(re.findall(r"\br_\w+", text))
     yield f'#line {function.line} "{PTX_FOLDER}/{module.name}"'
@@ -165,6 +189,7 @@ def _function(
 
 
 def _statement(
+    module: Module,
     writer: Writer,
     statement: Statement,
     others: Sequence[tuple[int, Sequence[Statement]]],
@@ -182,7 +207,13 @@ def _statement(
             chosen = f"kb_ptx_variant == {number}"
             code = f"if ({chosen}) {{ kb_ptx_variant_ran = 1; {text} }} else {{ {code} }}"
     except StatementError as error:
-        obstacles.append(Obstacle(statement.line, statement.opcode, str(error)))
+        places = [
+            f"{PurePosixPath(module.files.get(each.file, '?')).name}:{each.line}"
+            for each in statement.chain
+        ]
+        # The innermost, and the program's own: what lies between are headers.
+        source = " in ".join(dict.fromkeys([*places[:1], *places[-1:]]))
+        obstacles.append(Obstacle(statement.line, statement.opcode, str(error), source))
         return
     yield f"  {code}"
 

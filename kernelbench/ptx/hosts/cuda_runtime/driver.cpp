@@ -18,8 +18,9 @@ namespace {
 // The emulator's encoder (tensormap.cpp).
 using Encode = int (*)(void* map, uint32_t element, uint32_t rank, void* address,
                        const uint64_t* dims, const uint64_t* strides, const uint32_t* box,
-                       const uint32_t* element_strides, uint32_t interleave, uint32_t swizzle,
-                       uint32_t fill, char* message, size_t size);
+                       const int* lower, const int* upper, const uint32_t* element_strides,
+                       uint32_t interleave, uint32_t swizzle, uint32_t fill, char* message,
+                       size_t size);
 constexpr size_t kMessageBytes = 256;
 // PTX: tensormap.replace's .elemtype, by CUtensorMapDataType; the emulator's. -1: not there.
 constexpr int kElementTypes[] = {0, 1, 2, 3, 4, 5, 6, 7, 9, 10, 8, 11, 12, 13};
@@ -149,6 +150,32 @@ cudaError_t entry_point(const char* symbol, void** function,
   return cudaSuccess;
 }
 
+// A map for tiles or, with corners, for im2col.
+CUresult encoded(const char* what, CUtensorMap* map, CUtensorMapDataType element, cuuint32_t rank,
+                 void* address, const cuuint64_t* dims, const cuuint64_t* strides,
+                 const cuuint32_t* box, const int* lower, const int* upper,
+                 const cuuint32_t* element_strides, CUtensorMapInterleave interleave,
+                 CUtensorMapSwizzle swizzle, CUtensorMapFloatOOBfill fill) {
+  static const auto encode = reinterpret_cast<Encode>(dlsym(RTLD_DEFAULT, "kb_emu_encode_map"));
+  const auto type = static_cast<size_t>(element);
+  const bool known = type < std::size(kElementTypes) && kElementTypes[type] >= 0 &&
+                     interleave == CU_TENSOR_MAP_INTERLEAVE_NONE &&
+                     swizzle <= CU_TENSOR_MAP_SWIZZLE_128B;
+  if (!known) {
+    return result(not_here(std::string(what) + " of element type " + std::to_string(element) +
+                           ", interleave " + std::to_string(interleave) + ", swizzle " +
+                           std::to_string(swizzle)));
+  }
+  char message[kMessageBytes];
+  const auto taken = static_cast<uint32_t>(kElementTypes[type]);
+  if (encode(map, taken, rank, address, dims, strides, box, lower, upper, element_strides,
+             interleave, swizzle, fill, message, sizeof message) == 0) {
+    return CUDA_SUCCESS;
+  }
+  std::fprintf(stderr, "%s: %s\n", what, message);
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
 }  // namespace
 
 CUcontext context_of(int gpu) {
@@ -195,24 +222,18 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType element, c
                                 const cuuint32_t* box, const cuuint32_t* element_strides,
                                 CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
                                 CUtensorMapL2promotion, CUtensorMapFloatOOBfill fill) {
-  static const auto encode = reinterpret_cast<Encode>(dlsym(RTLD_DEFAULT, "kb_emu_encode_tiled"));
-  const auto type = static_cast<size_t>(element);
-  const bool known = type < std::size(kElementTypes) && kElementTypes[type] >= 0 &&
-                     interleave == CU_TENSOR_MAP_INTERLEAVE_NONE &&
-                     swizzle <= CU_TENSOR_MAP_SWIZZLE_128B;
-  if (!known) {
-    return result(not_here("cuTensorMapEncodeTiled of element type " + std::to_string(element) +
-                           ", interleave " + std::to_string(interleave) + ", swizzle " +
-                           std::to_string(swizzle)));
-  }
-  char message[kMessageBytes];
-  const auto taken = static_cast<uint32_t>(kElementTypes[type]);
-  if (encode(map, taken, rank, address, dims, strides, box, element_strides, interleave, swizzle,
-             fill, message, sizeof message) == 0) {
-    return CUDA_SUCCESS;
-  }
-  std::fprintf(stderr, "cuTensorMapEncodeTiled: %s\n", message);
-  return CUDA_ERROR_INVALID_VALUE;
+  return encoded("cuTensorMapEncodeTiled", map, element, rank, address, dims, strides, box, nullptr,
+                 nullptr, element_strides, interleave, swizzle, fill);
+}
+CUresult cuTensorMapEncodeIm2col(CUtensorMap* map, CUtensorMapDataType element, cuuint32_t rank,
+                                 void* address, const cuuint64_t* dims, const cuuint64_t* strides,
+                                 const int* lower, const int* upper, cuuint32_t channels,
+                                 cuuint32_t pixels, const cuuint32_t* element_strides,
+                                 CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+                                 CUtensorMapL2promotion, CUtensorMapFloatOOBfill fill) {
+  const cuuint32_t box[] = {channels, pixels};
+  return encoded("cuTensorMapEncodeIm2col", map, element, rank, address, dims, strides, box, lower,
+                 upper, element_strides, interleave, swizzle, fill);
 }
 
 // ---- modules and launches ----------------------------------------------------------------------

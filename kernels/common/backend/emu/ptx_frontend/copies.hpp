@@ -10,6 +10,7 @@ namespace px {
 using emu::kNoMask;
 using kb::TensorMap;
 using Start = emu::BoxStart;
+using emu::BoxMode;
 
 PX const TensorMap* map_at(const void* pointer) {
   return static_cast<const TensorMap*>(pointer);
@@ -30,9 +31,6 @@ PX void cp_async_arrive(u32 bar, bool noinc) {
 PX void bulk_load(u32 to, const void* from, u32 bytes, u32 bar, s32 mask) {
   emu::bulk_load(cluster_at(to), from, bytes, cluster_at(bar), mask);
 }
-PX void bulk_copy_to_cluster(u32 to, u32 from, u32 bytes, u32 bar) {
-  emu::bulk_copy_to_cluster(to, cluster_at(from), bytes, bar);
-}
 PX void bulk_store(void* to, u32 from, u32 bytes) {
   emu::bulk_store(to, cluster_at(from), bytes);
 }
@@ -40,6 +38,14 @@ using emu::BulkElement;
 using emu::BulkOperation;
 PX void bulk_reduce(void* to, u32 from, u32 bytes, BulkOperation operation, BulkElement element) {
   emu::bulk_store(to, cluster_at(from), bytes, {operation, element});
+}
+PX void bulk_copy_to_cluster(u32 to, u32 from, u32 bytes, u32 bar,
+                             emu::BulkReduction reduction = {}) {
+  emu::bulk_copy_to_cluster(to, cluster_at(from), bytes, bar, reduction);
+}
+template <typename T>
+PX void red_async(u32 to, u32 bar, T value, emu::BulkReduction reduction) {
+  emu::red_async_shared_cluster(to, &value, reduction, bar);
 }
 PX void bulk_commit() {
   emu::bulk_commit_group();

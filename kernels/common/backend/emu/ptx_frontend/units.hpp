@@ -188,9 +188,11 @@ PX void stmatrix(Byte* row, const b32* in) {
 }
 using emu::MmaElement;
 using emu::MmaForm;
+using emu::MmaSparse;
 using emu::MmaSum;
-PX void mma(const MmaForm& form, b32* d, const b32* a, const b32* b, const b32* c) {
-  emu::mma_sync(form, d, a, b, c);
+PX void mma(const MmaForm& form, b32* d, const b32* a, const b32* b, const b32* c,
+            b32 metadata = 0) {
+  emu::mma_sync(form, d, a, b, c, metadata);
 }
 
 // The CTA, the cluster, the grid.

@@ -18,6 +18,8 @@ struct TensorMapTile;
 
 namespace kb::emu {
 
+struct BulkReduction;
+
 // Kernel side.
 void* shared_storage(size_t bytes, const char* pretty_function);
 uint32_t smem_address(const void* pointer);
@@ -77,6 +79,9 @@ void st_shared_cluster(uint32_t address, uint32_t value);
 uint32_t ld_shared_cluster(uint32_t address);
 // 4, 8 or 16 bytes.
 void st_async_shared_cluster(uint32_t address, const void* values, uint32_t bytes, uint32_t bar);
+// Of one integer of 4 or 8 bytes.
+void red_async_shared_cluster(uint32_t address, const void* value, const BulkReduction& reduction,
+                              uint32_t bar);
 
 // Host side.
 int sm_count();

@@ -66,6 +66,8 @@ enum class MmaElement : uint32_t {
   kB1,
 };
 enum class MmaSum : uint32_t { kF64, kF32, kF16, kS32 };
+// Whether half of each row of a is given, with metadata: of mma.sp, of ::ordered_metadata.
+enum class MmaSparse : uint32_t { kDense, kAny, kOrdered };
 // a is [rows, depth], b [depth, columns].
 struct MmaForm {
   MmaElement a, b;
@@ -78,10 +80,12 @@ struct MmaForm {
   // same number of neighbours in each lane. Otherwise those of mma.sync.
   bool by_lines = false;
   bool crossed = false;  // c is of f16 where d is of f32, or the other way round
+  MmaSparse sparse = MmaSparse::kDense;
+  uint32_t selector = 0;  // of the lanes whose metadata count
 };
 // d = a · b + c; each lane's registers.
 void mma_sync(const MmaForm& form, uint32_t* d, const uint32_t* a, const uint32_t* b,
-              const uint32_t* c);
+              const uint32_t* c, uint32_t metadata = 0);
 // All lanes of the warp come to the same instruction.
 void warp_meets(const char* what);
 // Arrives on a named barrier and waits: how many of its threads brought `value`. The second: of all

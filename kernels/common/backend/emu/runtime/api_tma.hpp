@@ -17,15 +17,21 @@ namespace kb::emu {
 // A copy's destination CTAs: the executing one, unless there is a mask.
 inline constexpr int32_t kNoMask = -1;
 
-// Start of a box, and of how many dimensions the instruction is.
+// How an instruction addresses a tensor: a box; pixels of images; four rows of a matrix.
+enum class BoxMode : uint32_t { kTile, kIm2col, kRows };
+// Start of a box, and of how many dimensions the instruction is. Of rows: the first column, and
+// each one's number.
 struct BoxStart {
   uint32_t rank;
   int32_t at[5];
+  BoxMode mode = BoxMode::kTile;
+  uint16_t offsets[3] = {};  // of pixels: what is added to W, H and D
 };
 
 // Bulk copies. `mask`: kNoMask or a ClusterMask's bits. Addresses are shared::cluster addresses.
 void bulk_load(void* dst, const void* src, uint32_t bytes, void* bar, int32_t mask);
-void bulk_copy_to_cluster(uint32_t dst, const void* src, uint32_t bytes, uint32_t bar);
+void bulk_copy_to_cluster(uint32_t dst, const void* src, uint32_t bytes, uint32_t bar,
+                          const BulkReduction& reduction = {});
 void bulk_store(void* dst, const void* src, uint32_t bytes, const BulkReduction& reduction = {});
 void box_load(void* dst, const TensorMap* map, BoxStart start, void* bar, int32_t mask);
 // The barrier in the executing CTA or its pair's other one.

@@ -170,37 +170,66 @@ uint32_t ld_shared_cluster(uint32_t address) {
   return value;
 }
 
-// PTX: st.async.weak.shared::cluster.mbarrier::complete_tx::bytes (9.7.9), of 4, 8 or 16 bytes;
-// complete-tx releases at scope .cluster. A weak store that completes on an mbarrier beside its
-// destination, by the async mechanism. Assumption: it acts through the async proxy, as other
-// asynchronous copies do; PTX calls it an asynchronous operation and names no proxy.
-void st_async_shared_cluster(uint32_t address, const void* values, uint32_t bytes, uint32_t bar) {
-  const Pc pc = KB_EMU_PC;
+namespace {
+
+// A store or, with an operation, a reduction that completes on an mbarrier beside its destination.
+void store_async(uint32_t address, const void* values, uint32_t bytes, uint32_t bar,
+                 const BulkReduction& reduction, Pc pc, const char* what) {
   interleave();
-  const SharedPlace at = shared_place(address, pc, "st.async");
-  const SharedPlace bar_at = shared_place(bar, pc, "st.async");
-  check_aligned(at.offset, bytes, pc, "st.async", "a destination");
+  const bool reduces = reduction.operation != BulkOperation::kCopy;
+  const SharedPlace at = shared_place(address, pc, what);
+  const SharedPlace bar_at = shared_place(bar, pc, what);
+  check_aligned(at.offset, bytes, pc, what, "a destination");
   if (bar_at.cta != at.cta) {
     fail({.kind = Class::kDescriptor,
           .pc = pc,
           .shared_offset = at.offset,
-          .text = "st.async: the mbarrier lies in another CTA than the destination"});
+          .text = std::string(what) + ": the mbarrier lies in another CTA than the destination"});
   }
   Barrier& barrier = at.cta->barrier(bar_at.offset, pc, at.cta != self().cta);
-  AsyncActor actor = copy_actor(pc, "st.async");
+  AsyncActor actor = copy_actor(pc, what);
+  actor.actor.async = !reduces;
+  actor.actor.atomic = reduces;
+  if (reduces && checking()) {
+    at.cta->shared_shadow->note_unwritten(at.offset / 4, actor.get());
+  }
   shared_write(*at.cta, at.offset, bytes, actor.get());
   barrier.bytes_in_flight += bytes;
   const auto* first = static_cast<const std::byte*>(values);
   const bool afar = at.cta != self().cta;
-  submit(pc, [at, given = std::vector<std::byte>(first, first + bytes), &barrier, actor, pc,
-              afar]() mutable {
-    std::memcpy(at.cta->shared + at.offset, given.data(), given.size());
+  submit(pc, [at, given = std::vector<std::byte>(first, first + bytes), &barrier, actor, pc, afar,
+              reduction, reduces]() mutable {
+    if (reduces) {
+      reduce_into(at.cta->shared + at.offset, given.data(), given.size(), reduction);
+    } else {
+      std::memcpy(at.cta->shared + at.offset, given.data(), given.size());
+    }
     barrier.bytes_in_flight -= given.size();
     // As an arrival of another CTA: a wait at scope cta takes nothing from it.
     if (afar && checking()) barrier.arriving_afar.join(actor.knows);
     const auto count = static_cast<uint32_t>(given.size());
     barrier_complete_tx(barrier, count, afar ? nullptr : &actor.knows, pc);
   });
+}
+
+}  // namespace
+
+// PTX: st.async.weak.shared::cluster.mbarrier::complete_tx::bytes (9.7.9), of 4, 8 or 16 bytes;
+// complete-tx releases at scope .cluster. A weak store that completes on an mbarrier beside its
+// destination, by the async mechanism. Assumption: it acts through the async proxy, as other
+// asynchronous copies do; PTX calls it an asynchronous operation and names no proxy.
+void st_async_shared_cluster(uint32_t address, const void* values, uint32_t bytes, uint32_t bar) {
+  store_async(address, values, bytes, bar, {}, KB_EMU_PC, "st.async");
+}
+
+// PTX: red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes (9.7.13.8): relaxed
+// at scope .cluster. Assumption: it acts through the generic proxy, as other reductions do, so
+// that ordinary stores may set what it adds to; PTX names no proxy.
+void red_async_shared_cluster(uint32_t address, const void* value, const BulkReduction& reduction,
+                              uint32_t bar) {
+  const bool wide =
+      reduction.element == BulkElement::kU64 || reduction.element == BulkElement::kS64;
+  store_async(address, value, wide ? 8 : 4, bar, reduction, KB_EMU_PC, "red.async");
 }
 
 }  // namespace kb::emu

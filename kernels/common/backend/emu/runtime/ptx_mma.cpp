@@ -1,4 +1,4 @@
-// mma.sync and wmma.mma of dense operands (PTX ISA 9.1, 9.7.14.5 and 9.7.14.4).
+// mma.sync, mma.sp and wmma.mma (PTX ISA 9.1, 9.7.14.4 to 9.7.14.6).
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -60,6 +60,7 @@ int32_t whole(MmaElement element, uint32_t bits) {
 struct Lane {
   uint32_t* d;
   const uint32_t *a, *b, *c;
+  uint32_t metadata;
 };
 
 // Operand registers: element e of register r of lane l is in row l / 4 (+ 8 for odd r) of A, and
@@ -81,7 +82,52 @@ class Product {
   double b64(uint32_t column, uint32_t k) const { return element64(false, column, k); }
   const Lane& lane(uint32_t at) const { return *reinterpret_cast<const Lane*>(all_.value[at]); }
 
+  // PTX: 9.7.14.6.1: of a row's neighbours half are given, and which is said by four bits a chunk:
+  // two of four elements by two bits each, the lower one's first; of two elements of tf32 one; of
+  // four pairs of 4 bits two. Here: k of the given element `at`.
+  uint32_t k_of(uint32_t row, uint32_t at) const {
+    if (form_.a == MmaElement::kTf32) return 2 * at + (chunk(row, at) == kSecond ? 1 : 0);
+    const uint32_t side = together(), part = at / side;
+    const uint32_t index = chunk(row, part / 2) >> 2 * (part % 2) & 3;
+    return (4 * (part / 2) + index) * side + at % side;
+  }
+  // The metadata that PTX leaves undefined, as a text; empty if there are none.
+  std::string undefined_metadata() const {
+    const uint32_t chunks = form_.depth / width();
+    for (uint32_t row = 0; row < form_.rows; ++row) {
+      for (uint32_t at = 0; at < chunks; ++at) {
+        const uint32_t bits = chunk(row, at);
+        if (is_defined(bits)) continue;
+        return "metadata " + std::to_string(bits) + " of the " + std::to_string(width()) +
+               " elements from [" + std::to_string(row) + ", " + std::to_string(at * width()) +
+               "] of A on, which is undefined";
+      }
+    }
+    return {};
+  }
+
  private:
+  // Of tf32: which one is given.
+  static constexpr uint32_t kFirst = 0b0100, kSecond = 0b1110;
+
+  // Neighbours that are given together, and those that share four bits of metadata.
+  uint32_t together() const { return bits_in(form_.a) == 4 ? 2 : 1; }
+  uint32_t width() const { return form_.a == MmaElement::kTf32 ? 2 : 4 * together(); }
+  // PTX: 9.7.14.6.2, by its figures, and seen on an H200: of four lanes those that the selector
+  // means have the metadata of two rows. A lane has four chunks of both; of elements of 8 and of 4
+  // bits, eight of one.
+  uint32_t chunk(uint32_t row, uint32_t at) const {
+    const uint32_t first = 4 * (row % 8) + form_.selector * (form_.depth / width() / 4);
+    if (bits_in(form_.a) < 16) {
+      return lane(first + 2 * (at / 8) + row / 8).metadata >> 4 * (at % 8) & 0xf;
+    }
+    return lane(first + at / 4).metadata >> (16 * (row / 8) + 4 * (at % 4)) & 0xf;
+  }
+  bool is_defined(uint32_t bits) const {
+    if (form_.a == MmaElement::kTf32) return bits == kFirst || bits == kSecond;
+    const uint32_t first = bits & 3, second = bits >> 2;
+    return form_.sparse == MmaSparse::kOrdered ? first < second : first != second;
+  }
   static uint32_t half(uint32_t word, uint32_t k) { return word >> 16 * (k % 2) & 0xffff; }
   uint32_t place(bool left, uint32_t per, uint32_t at, uint32_t k) const {
     const uint32_t part = k / (4 * per);
@@ -149,11 +195,13 @@ void multiply(const MmaForm& form, const Product& of, A a, B b, Start start, Add
       right[k * form.columns + column] = b(column, k);
     }
   }
+  const bool dense = form.sparse == MmaSparse::kDense;
+  const uint32_t given = dense ? form.depth : form.depth / 2;
   for (uint32_t row = 0; row < form.rows; ++row) {
     Sum* const line = &sums[row * form.columns];
-    for (uint32_t k = 0; k < form.depth; ++k) {
-      const auto left = a(row, k);
-      const auto* const others = &right[k * form.columns];
+    for (uint32_t at = 0; at < given; ++at) {
+      const auto left = a(row, at);
+      const auto* const others = &right[(dense ? at : of.k_of(row, at)) * form.columns];
       for (uint32_t column = 0; column < form.columns; ++column) {
         line[column] = add(left, others[column], line[column]);
       }
@@ -235,17 +283,23 @@ void multiply_real(const MmaForm& form, const Product& of) {
 
 }  // namespace
 
-// PTX: mma.sync.aligned (9.7.14.5), wmma.mma.sync.aligned (9.7.14.4).
+// PTX: mma.sync.aligned (9.7.14.5), wmma.mma.sync.aligned (9.7.14.4), mma.sp (9.7.14.6).
 // Assumption: products are exact and added one after another in fp32, rounded to nearest; PTX
 // leaves the order and the precision of intermediate sums open. Sums of f16 are rounded once, at
 // the end. Of tf32 the low 13 bits are ignored.
 void mma_sync(const MmaForm& form, uint32_t* d, const uint32_t* a, const uint32_t* b,
-              const uint32_t* c) {
+              const uint32_t* c, uint32_t metadata) {
   const Pc pc = KB_EMU_PC;
   interleave();
-  const Lane mine{d, a, b, c};
-  const auto body = [&form](Collective& all) {
+  const Lane mine{d, a, b, c, metadata};
+  const auto body = [&form, pc](Collective& all) {
     const Product of(form, all);
+    if (form.sparse != MmaSparse::kDense) {
+      const std::string undefined = of.undefined_metadata();
+      if (!undefined.empty()) {
+        fail({.kind = Class::kDescriptor, .pc = pc, .text = "mma.sp with " + undefined});
+      }
+    }
     if (form.sum == MmaSum::kF64) {
       multiply64(form, of);
     } else if (form.sum == MmaSum::kS32) {

@@ -56,14 +56,47 @@ MapImage in_bytes(const MapImage& map) {
   return same;
 }
 
+namespace {
+
+std::string each(const char* name, uint32_t dim, uint64_t value, const std::string& rule) {
+  return std::string(name) + "[" + std::to_string(dim) + "] is " + std::to_string(value) +
+         ", and must be " + rule;
+}
+
+// Driver: cuTensorMapEncodeIm2col: what it asks of a map beyond …Tiled.
+std::string broken_rule_of_pixels(const MapImage& map) {
+  if (map.rank < 3) {
+    return "tensorRank is " + std::to_string(map.rank) + ", and must be 3 … 5";
+  }
+  if (map.box[0] < 1 || map.box[0] > 256) {
+    return "channelsPerPixel is " + std::to_string(map.box[0]) + ", and must be 1 … 256";
+  }
+  if (map.box[1] < 1 || map.box[1] > 1024) {
+    return "pixelsPerColumn is " + std::to_string(map.box[1]) + ", and must be 1 … 1024";
+  }
+  const int bits = map.rank == 3 ? 15 : map.rank == 4 ? 7 : 4;
+  const auto within = [bits](int value) { return value >= -(1 << bits) && value < 1 << bits; };
+  for (uint32_t d = 1; d + 1 < map.rank; ++d) {
+    const auto lower = static_cast<int16_t>(map.box[d + 1]);
+    const int upper = map.upper[d - 1];
+    if (!within(lower) || !within(upper)) {
+      return "a corner of the pixels' box is " + std::to_string(within(lower) ? upper : lower) +
+             ", and must be " + std::to_string(-(1 << bits)) + " … " +
+             std::to_string((1 << bits) - 1);
+    }
+    if (lower > static_cast<int64_t>(map.dims[d]) - 1 + upper) {
+      return "the pixels' box is empty along dimension " + std::to_string(d);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
 // What cuTensorMapEncodeTiled refuses, and the hardware does not define; empty if nothing.
-// Not modelled: interleaved layouts, im2col maps, sub-byte types that are padded in shared memory,
-// and the swizzles with an atom of 32 or 64 bytes.
+// Not modelled: interleaved layouts, sub-byte types that are padded in shared memory, and the
+// swizzles with an atom of 32 or 64 bytes.
 std::string broken_rule(const MapImage& map) {
-  const auto each = [](const char* name, uint32_t dim, uint64_t value, const char* rule) {
-    return std::string(name) + "[" + std::to_string(dim) + "] is " + std::to_string(value) +
-           ", and must be " + rule;
-  };
   if (map.rank < 1 || map.rank > 5) {
     return "tensorRank is " + std::to_string(map.rank) + ", and must be 1 … 5";
   }
@@ -84,7 +117,8 @@ std::string broken_rule(const MapImage& map) {
     if (map.dims[d] < 1 || map.dims[d] > uint64_t{1} << 32) {
       return each("globalDim", d, map.dims[d], "1 … 2^32");
     }
-    if (map.box[d] < 1 || map.box[d] > 256) return each("boxDim", d, map.box[d], "1 … 256");
+    if (!map.im2col && (map.box[d] < 1 || map.box[d] > 256))
+      return each("boxDim", d, map.box[d], "1 … 256");
     if (map.element_strides[d] < 1 || map.element_strides[d] > 8) {
       return each("elementStrides", d, map.element_strides[d], "1 … 8");
     }
@@ -97,6 +131,7 @@ std::string broken_rule(const MapImage& map) {
   if (kElementBits[map.element] < 8 && map.dims[0] % 2 != 0) {
     return each("globalDim", 0, map.dims[0], "even: two elements are a byte");
   }
+  if (std::string rule = map.im2col ? broken_rule_of_pixels(map) : ""; !rule.empty()) return rule;
   const auto inner = static_cast<uint32_t>(bytes_of(map, map.box[0]));
   if (inner % 16 != 0) {
     return "boxDim[0] is " + std::to_string(inner) + " bytes, and must be a multiple of 16";
@@ -131,10 +166,11 @@ TensorMap encode_tensor_map(const rt::TensorMapTile& tile) {
 }
 
 // PTX: 9.7.9: [tensorMap] is a 64-byte aligned generic address outside shared memory; its rank is
-// the instruction's .dim.
+// the instruction's .dim, its mode that of the load.
+// Assumption: rows are gathered by a map whose boxes have one, as published kernels make it.
 // The map that a copy uses, as the tensormap proxy sees it; refuses what the hardware would trap
 // on.
-MapImage map_for_copy(const TensorMap* map, uint32_t rank, Pc pc, const char* what) {
+MapImage map_for_copy(const TensorMap* map, const BoxStart& start, Pc pc, const char* what) {
   if (in_shared_memory(map)) {
     fail({.kind = Class::kDescriptor,
           .pc = pc,
@@ -158,9 +194,16 @@ MapImage map_for_copy(const TensorMap* map, uint32_t rank, Pc pc, const char* wh
   }
   const MapImage image = decode(checking() ? proxy_view(map, pc, what) : *map);
   std::string rule = image.magic == kMapMagic ? broken_rule(image) : "it was never encoded";
-  if (rule.empty() && image.rank != rank) {
+  if (rule.empty() && image.rank != start.rank) {
     rule = "it has " + std::to_string(image.rank) + " dimensions, the instruction " +
-           std::to_string(rank);
+           std::to_string(start.rank);
+  }
+  if (rule.empty() && image.im2col != (start.mode == BoxMode::kIm2col)) {
+    rule = image.im2col ? "it is for im2col, the instruction is not"
+                        : "it is for tiles, the instruction is im2col";
+  }
+  if (rule.empty() && start.mode == BoxMode::kRows && image.box[1] != 1) {
+    rule = "its boxes have " + std::to_string(image.box[1]) + " rows, those of four rows one";
   }
   if (!rule.empty()) {
     fail({.kind = Class::kDescriptor,
@@ -287,11 +330,12 @@ void tensormap_replace(TensorMap* map, bool in_global, MapField field, uint32_t 
 }  // namespace kb::emu
 
 // The same encoder for programs that call the driver's (kernelbench/ptx/hosts/cuda_runtime): 0, or
-// 1 and the rule that is broken.
-extern "C" __attribute__((visibility("default"))) int kb_emu_encode_tiled(
+// 1 and the rule that is broken. `box`: the extents; with corners, channels and pixels.
+extern "C" __attribute__((visibility("default"))) int kb_emu_encode_map(
     void* map, uint32_t element, uint32_t rank, const void* address, const uint64_t* dims,
-    const uint64_t* strides, const uint32_t* box, const uint32_t* element_strides,
-    uint32_t interleave, uint32_t swizzle, uint32_t fill, char* message, size_t size) {
+    const uint64_t* strides, const uint32_t* box, const int* lower, const int* upper,
+    const uint32_t* element_strides, uint32_t interleave, uint32_t swizzle, uint32_t fill,
+    char* message, size_t size) {
   using namespace kb::emu;
   MapImage image = {};
   image.magic = kMapMagic;
@@ -301,11 +345,16 @@ extern "C" __attribute__((visibility("default"))) int kb_emu_encode_tiled(
   image.interleave = static_cast<uint8_t>(interleave);
   image.swizzle = static_cast<uint8_t>(swizzle);
   image.fill = static_cast<uint8_t>(fill);
+  image.im2col = lower != nullptr;
   for (uint32_t d = 0; d < std::min(rank, 5u); ++d) {
     image.dims[d] = dims[d];
-    image.box[d] = static_cast<uint16_t>(std::min(box[d], 65535u));
+    if (!image.im2col || d < 2) image.box[d] = static_cast<uint16_t>(std::min(box[d], 65535u));
     image.element_strides[d] = static_cast<uint8_t>(std::min(element_strides[d], 255u));
     if (d > 0) image.strides[d - 1] = strides[d - 1];
+  }
+  for (uint32_t d = 1; image.im2col && d + 1 < std::min(rank, 5u); ++d) {
+    image.box[d + 1] = static_cast<uint16_t>(std::clamp(lower[d - 1], -32768, 32767));
+    image.upper[d - 1] = static_cast<int16_t>(std::clamp(upper[d - 1], -32768, 32767));
   }
   const std::string rule = broken_rule(image);
   std::memcpy(map, &image, sizeof image);

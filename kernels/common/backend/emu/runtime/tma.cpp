@@ -49,6 +49,34 @@ void check_own(const SharedPlace& place, Pc pc, const char* what) {
         .text = std::string(what) + " takes an address in the executing CTA's shared memory"});
 }
 
+namespace {
+
+// Assumption: what an H200 does, whatever PTX's text leaves open: it takes a start outside the
+// bounding box for an illegal instruction, and a store by a map whose box goes beyond the tensor.
+void check_pixels(const Box& box, bool writing, Pc pc, const char* what) {
+  for (uint32_t d = 1; d + 1 < box.map.rank; ++d) {
+    const auto lower = static_cast<int16_t>(box.map.box[d + 1]);
+    const int64_t upper = static_cast<int64_t>(box.map.dims[d]) - 1 + box.map.upper[d - 1];
+    const auto words = [&](const std::string& how) {
+      return std::string(what) + how + std::to_string(lower) + " … " + std::to_string(upper) +
+             " along dimension " + std::to_string(d);
+    };
+    if (box.at[d] < lower || box.at[d] > upper) {
+      fail({.kind = Class::kOutOfBounds,
+            .pc = pc,
+            .text =
+                words(" starts at " + std::to_string(box.at[d]) + ", outside its pixels' box ")});
+    }
+    if (writing && (lower < 0 || box.map.upper[d - 1] > 0)) {
+      fail({.kind = Class::kOutOfBounds,
+            .pc = pc,
+            .text = words(" by a map whose pixels' box goes beyond the tensor: ")});
+    }
+  }
+}
+
+}  // namespace
+
 // PTX: cp.async.bulk.tensor, tiled mode (5.5.3, 9.7.9).
 // What the hardware refuses by a trap, and memory that is nobody's.
 // Assumption: the first coordinate's 16-byte multiple and the refusal of negative coordinates of
@@ -63,6 +91,7 @@ void check_box(const Box& box, bool writing, Pc pc, const char* what) {
           .text = std::string(what) + " at x = " + std::to_string(box.at[0]) +
                   ": a box starts at a multiple of 16 bytes of the contiguous dimension"});
   }
+  if (box.start.mode == BoxMode::kIm2col) check_pixels(box, writing, pc, what);
   for (uint32_t d = 0; writing && d < box.map.rank; ++d) {
     if (box.at[d] >= 0) continue;
     fail({.kind = Class::kOutOfBounds,
@@ -111,7 +140,7 @@ Event start_copy(const Landing& to, AsyncActor* actor, Pc pc, const char* what,
   each_part([&](uint32_t offset, uint32_t bytes) {
     shared_write(*to.cta, offset, bytes, copy->get());
     // Who reads too early finds neither the old nor the new bytes.
-    std::memset(to.cta->shared + offset, 0xff, bytes);
+    if (!copy->actor.atomic) std::memset(to.cta->shared + offset, 0xff, bytes);
   });
   // Kept until somebody knows that the copy is complete: at the CTA's exit none may be left.
   std::vector<Incoming>& incoming = to.cta->tma.incoming;
@@ -179,7 +208,7 @@ void load_box(const SharedPlace& dst, const TensorMap* map, const BoxStart& star
   const char* what = "TMA load";
   check_own(dst, pc, what);
   check_aligned(dst.offset, kBoxAlignment, pc, what, "an address in shared memory");
-  const Box box(map_for_copy(map, start.rank, pc, what), start);
+  const Box box(map_for_copy(map, start, pc, what), start);
   check_box(box, false, pc, what);
   timed(Op::kLoad, pc, box.first, box.bytes, mask == kNoMask ? 1 : static_cast<uint32_t>(mask),
         static_cast<uint32_t>(box.first == box.end ? 0 : box.rows), true);
@@ -237,9 +266,13 @@ void bulk_load(void* dst, const void* src, uint32_t bytes, void* bar, int32_t ma
 // The source is read when the copy executes, through the async proxy: ordinary stores need
 // fence.proxy.async before it, and a store after the issue is an overwrite until the barrier's
 // phase is known to be complete.
-void bulk_copy_to_cluster(uint32_t dst, const void* src, uint32_t bytes, uint32_t bar) {
+// PTX: cp.reduce.async.bulk.shared::cluster.shared::cta (9.7.9.25) with an operation: relaxed at
+// scope .cluster, each element by itself.
+void bulk_copy_to_cluster(uint32_t dst, const void* src, uint32_t bytes, uint32_t bar,
+                          const BulkReduction& reduction) {
   const Pc pc = KB_EMU_PC;
-  const char* what = "bulk copy between CTAs";
+  const bool reduces = reduction.operation != BulkOperation::kCopy;
+  const char* what = reduces ? "bulk reduction between CTAs" : "bulk copy between CTAs";
   interleave();
   const SharedPlace to = shared_place(dst, pc, what);
   const SharedPlace bar_at = shared_place(bar, pc, what);
@@ -255,25 +288,28 @@ void bulk_copy_to_cluster(uint32_t dst, const void* src, uint32_t bytes, uint32_
           .text = std::string(what) + ": the mbarrier lies in another CTA than the destination"});
   }
   AsyncActor actor = copy_actor(pc, what);
+  actor.actor.atomic = reduces;
   // The async proxy's view of the source as of the issue: what was not published then is not seen
   // later.
   StaleCells stale =
       shared_read(*from.cta, from.offset, bytes, checking() ? actor.get() : issuer(pc, what));
   start_copy({to.cta, bytes, bar_at.cta, bar_at.offset}, &actor, pc, what, whole(to.offset, bytes),
-             [to, from, bytes, stale = std::move(stale)] {
-               if (stale.empty()) {
+             [to, from, bytes, stale = std::move(stale), reduces, reduction] {
+               if (stale.empty() && !reduces) {
                  std::memmove(to.cta->shared + to.offset, from.cta->shared + from.offset, bytes);
                  return;
                }
                std::vector<std::byte> image(bytes);
                shared_async_bytes(*from.cta, from.offset, bytes, stale, image.data());
-               std::memcpy(to.cta->shared + to.offset, image.data(), bytes);
+               std::byte* const target = to.cta->shared + to.offset;
+               if (reduces) return reduce_into(target, image.data(), bytes, reduction);
+               std::memcpy(target, image.data(), bytes);
              });
 }
 
 // PTX: cp.async.bulk.tensor.{1d …
 // 5d}.shared::{cta,cluster}.global.tile.mbarrier::complete_tx::bytes (9.7.9).
-// Not modelled: im2col, gather4, and what .L2::cache_hint does.
+// .tile::gather4 and .im2col: the rows of a Box. Not modelled: what .L2::cache_hint does.
 // cp.async.bulk.tensor.shared.global, with or without .multicast.
 void box_load(void* dst, const TensorMap* map, BoxStart start, void* bar, int32_t mask) {
   const Pc pc = KB_EMU_PC;
@@ -319,7 +355,7 @@ void box_prefetch(const TensorMap* map, BoxStart start) {
   const Pc pc = KB_EMU_PC;
   const char* what = "TMA prefetch";
   interleave();
-  const Box box(map_for_copy(map, start.rank, pc, what), start);
+  const Box box(map_for_copy(map, start, pc, what), start);
   check_box(box, false, pc, what);
 }
 

@@ -1,5 +1,5 @@
-// Moving boxes between tensors and shared memory: tiled mode of cp.async.bulk.tensor (PTX ISA 9.1,
-// 5.5 and 9.7.9): traversal strides, what lies outside, swizzle on absolute addresses.
+// Moving boxes between tensors and shared memory: cp.async.bulk.tensor (PTX ISA 9.1, 5.5 and
+// 9.7.9): traversal strides, what lies outside, swizzle on absolute addresses.
 #include "tma_box.hpp"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ Inside inside(const Box& box, uint32_t dim) {
 // documentation has it.
 // Assumption: two elements of four bits are copied together, wherever the box starts: an odd start
 // is taken for the even one before.
-Box::Box(const MapImage& image, const BoxStart& start) : map(in_bytes(image)) {
+Box::Box(const MapImage& image, const BoxStart& given) : map(in_bytes(image)), start(given) {
   const uint32_t element = element_bytes(map);
   rows = 1;
   for (uint32_t d = 0; d < 5; ++d) {
@@ -54,6 +54,8 @@ Box::Box(const MapImage& image, const BoxStart& start) : map(in_bytes(image)) {
     count[d] = used ? (map.box[d] + step - 1) / step : 1;
     if (d > 0) rows *= count[d];
   }
+  if (start.mode == BoxMode::kIm2col) rows = map.box[1];
+  if (start.mode == BoxMode::kRows) rows = 4;
   // A swizzle of 32, 64 or 128 bytes makes rows of that pitch, whatever the box's inner extent.
   row_bytes = count[0] * element;
   pitch = map.swizzle == 0 ? row_bytes : swizzle_bytes();
@@ -66,6 +68,15 @@ Box::Box(const MapImage& image, const BoxStart& start) : map(in_bytes(image)) {
   inside_first = x.count == 0 ? 0 : static_cast<uint32_t>(x.first - at[0]) * element;
   inside_end = inside_first + static_cast<uint32_t>(x.count) * element;
   if (x.count == 0) return;
+  if (start.mode != BoxMode::kTile) {
+    each_row([&](uint64_t address, uint32_t, bool inside) {
+      if (!inside) return;
+      const uint64_t low = address + static_cast<uint64_t>(x.first) * element;
+      first = end == 0 ? low : std::min(first, low);
+      end = std::max(end, low + x.count * element);
+    });
+    return;
+  }
   uint64_t low = map.address + static_cast<uint64_t>(x.first) * element;
   uint64_t high = low + x.count * element;
   for (uint32_t d = 1; d < map.rank; ++d) {
@@ -85,19 +96,40 @@ Box::Box(const MapImage& image, const BoxStart& start) : map(in_bytes(image)) {
 // Order in shared memory: the first dimension runs fastest, as the box's coordinates do (5.5.3).
 template <typename Row>
 void Box::each_row(const Row& row) const {
-  uint32_t index[5] = {};
   const uint32_t rank = map.rank;
-  for (uint32_t position = 0; position < footprint; position += pitch) {
+  int64_t place[5];
+  std::copy_n(at, 5, place);
+  for (uint32_t number = 0; number < rows; ++number) {
     uint64_t address = map.address;
     bool inside = inside_first != inside_end;
     for (uint32_t d = 1; d < rank; ++d) {
-      const int64_t coordinate = at[d] + int64_t{index[d]} * map.element_strides[d];
+      const bool shifted = start.mode == BoxMode::kIm2col && d + 1 < rank;
+      const int64_t coordinate = place[d] + (shifted ? start.offsets[d - 1] : 0);
       inside &= static_cast<uint64_t>(coordinate) < map.dims[d];
       address += static_cast<uint64_t>(coordinate) * map.strides[d - 1];
     }
-    row(address, position, inside);
-    // An odometer over the outer dimensions.
-    for (uint32_t d = 1; d < rank && ++index[d] == count[d]; ++d) index[d] = 0;
+    row(address, number * pitch, inside);
+    next(number, place);
+  }
+}
+
+// PTX: 5.5.4 (im2col mode): the pixels of the bounding box, W first, then H, D and the images; the
+// box reaches from the lower corner to the last pixel plus the upper corner, and a traversal stride
+// is from pixel to pixel. The instruction's offsets are added to each. 5.5.3.4 (.tile::gather4,
+// .tile::scatter4): the rows that it names.
+void Box::next(uint32_t number, int64_t (&place)[5]) const {
+  if (start.mode == BoxMode::kRows) {
+    place[1] = start.at[std::min(number + 2, 4u)];
+    return;
+  }
+  const bool pixels = start.mode == BoxMode::kIm2col;
+  for (uint32_t d = 1; d < map.rank; ++d) {
+    place[d] += map.element_strides[d];
+    if (pixels && d + 1 == map.rank) return;
+    const int64_t last = pixels ? static_cast<int64_t>(map.dims[d]) - 1 + map.upper[d - 1]
+                                : at[d] + int64_t{count[d] - 1} * map.element_strides[d];
+    if (place[d] <= last) return;
+    place[d] = pixels ? static_cast<int16_t>(map.box[d + 1]) : at[d];
   }
 }
 

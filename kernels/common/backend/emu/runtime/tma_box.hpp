@@ -21,14 +21,15 @@ struct MapImage {
   uint64_t address;
   uint64_t dims[5];     // elements
   uint64_t strides[4];  // bytes, of dimensions 1 …
-  uint16_t box[5];      // elements
+  uint16_t box[5];      // elements; of im2col: channels, pixels, and the lower corner in W, H, D
   uint8_t element_strides[5];
   uint8_t rank;
   uint8_t element;
   uint8_t interleave;
   uint8_t swizzle;
   uint8_t fill;
-  uint64_t unused;
+  bool im2col;
+  int16_t upper[3];  // corner, in W, H, D
 };
 static_assert(sizeof(MapImage) == sizeof(TensorMap));
 inline constexpr uint64_t kMapMagic = 0x70616d2d726f736e;
@@ -41,12 +42,12 @@ inline constexpr uint32_t kTf32FtzElement = 12;
 uint32_t element_bytes(const MapImage& map);
 // The same box of bytes, for elements of which two are one.
 MapImage in_bytes(const MapImage& map);
-// The rule of cuTensorMapEncodeTiled that the map breaks; empty if none.
+// The rule of cuTensorMapEncodeTiled or …Im2col that the map breaks; empty if none.
 std::string broken_rule(const MapImage& map);
 
-// What a copy of the running thread sees at `map`: checked, of the instruction's rank, and as the
-// tensormap proxy knows it.
-MapImage map_for_copy(const TensorMap* map, uint32_t rank, Pc pc, const char* what);
+// What a copy of the running thread sees at `map`: checked, of the instruction's rank and mode, and
+// as the tensormap proxy knows it.
+MapImage map_for_copy(const TensorMap* map, const BoxStart& start, Pc pc, const char* what);
 // The rest is of tensormap_proxy.cpp, and only for when checking is on, but for the alignment.
 void check_map_alignment(const void* map, Pc pc, const char* what);
 // What the tensormap proxy of the CTA gives a copy of the running thread.
@@ -75,6 +76,7 @@ struct Swizzle {
 struct Box {
   Box(const MapImage& map, const BoxStart& start);
   MapImage map;
+  BoxStart start;
   int64_t at[5];
   uint32_t count[5];  // elements moved along each dimension
   uint32_t rows;
@@ -122,6 +124,8 @@ struct Box {
   // Calls row(address, position, inside) for each row, in shared memory's order.
   template <typename Row>
   void each_row(const Row& row) const;
+  // The next row, from the place of one: along the box, through pixels, or in the list.
+  void next(uint32_t number, int64_t (&place)[5]) const;
   Swizzle swizzle(uint32_t offset) const;
   void fill(std::byte* bytes, uint32_t count) const;
 };

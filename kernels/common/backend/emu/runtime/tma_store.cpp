@@ -198,7 +198,7 @@ void box_store(const TensorMap* map, BoxStart start, const void* src, BulkOperat
   for (const int32_t at : start.at) operands = mix(operands, static_cast<uint32_t>(at));
   check_own(from, pc, what);
   check_aligned(from.offset, kBoxAlignment, pc, what, "an address in shared memory");
-  const Box box(map_for_copy(map, start.rank, pc, what), start);
+  const Box box(map_for_copy(map, start, pc, what), start);
   check_box(box, true, pc, what);
   const BulkReduction reduction = reduces ? reduction_of(box.map, operation, pc) : BulkReduction{};
   const Event copy = start_store(
