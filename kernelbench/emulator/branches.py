@@ -105,6 +105,21 @@ def read_counters(
     return Coverage(sides, taken, tuple(_with_text(missed, folders)))
 
 
+def executed_lines(counters: Path, library: Path, compiler: Compiler) -> dict[str, dict[int, int]]:
+    """How often each line was executed, by file as debug information names it.
+
+    Raises:
+        NoCoverage: As :func:`read_counters`.
+    """
+    found: dict[str, dict[int, int]] = {}
+    for file in _gcov(counters, library, compiler):
+        counts = found.setdefault(str(file["file"]), {})
+        for line in file["lines"]:
+            number = int(line["line_number"])
+            counts[number] = counts.get(number, 0) + int(line["count"])
+    return found
+
+
 def _gcov(counters: Path, library: Path, compiler: Compiler) -> Iterator[Mapping[str, Any]]:
     tool = _tool(compiler)
     data = sorted(counters.glob("*.gcda"))
