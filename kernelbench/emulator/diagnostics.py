@@ -151,7 +151,8 @@ def finding_lines(
         here = cause.access
         label = f"waits for {cause.what}" + (f": {cause.needs} missing" if cause.needs else "")
     # Of copies and the host there is no thread.
-    who = _who(here.role, finding.cta, finding.thread) if here.role or finding.thread >= 0 else ""
+    of_cta = here.role or finding.thread >= 0 or finding.kind == "hang"
+    who = _who(here.role, finding.cta, finding.thread) if of_cta else ""
     yield from _place("-->", here, who, label, locate, width)
     if finding.other is not None:
         who = _who(finding.other.role, (), finding.other_thread)

@@ -831,6 +831,7 @@ def test_a_product_with_what_follows_it(checked: Callable[..., Outcome]) -> None
     assert outcome.code == 2 and "cuBLASLt: epilogue 512" in outcome.err, outcome.err
 
 
+@pytest.mark.long
 def test_a_launch_that_is_slow_is_no_hang(checked: Callable[..., Outcome]) -> None:
     slow = (
         "if (i < count) c[i] = a[i] + b[i];",

@@ -286,6 +286,7 @@ def test_flags_that_a_launch_leaves_behind(checked: Checked) -> None:
     assert outcome.code == 3 and "race" in outcome.out, outcome.out
 
 
+@pytest.mark.long
 def test_a_host_that_polls_is_not_left_alone(checked: Checked) -> None:
     assert checked("answers.cu").code == 0
     # Nobody sets the word.

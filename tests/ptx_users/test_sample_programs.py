@@ -26,7 +26,7 @@ OPTIONS = {"A kernel launches a kernel": ("--nvcc=-rdc=true",), "// Two GPUs": (
 #: Beside others that are like them.
 LONG = {
     "driver_streams", "fft_many", "gpu_symbols", "gpu_threads", "nested_sort", "nvrtc_templates",
-    "peer_events", "peer_halo", "peer_kernel", "peer_pool", "tail_launch",
+    "peer_events", "peer_flag", "peer_halo", "peer_kernel", "peer_pool", "tail_launch",
 }  # fmt: skip
 #: What is replaced in a sample, and the finding.
 MISTAKES = {
