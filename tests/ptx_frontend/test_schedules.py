@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import kernelbench.ptx
+from kernelbench.emulator.findings import WHICH_STAYS
 from kernelbench.emulator.settings import Emulation
 from kernelbench.ptx.errors import PtxError
 from kernelbench.ptx.hosts import checked_launches
 from kernelbench.ptx.hosts.checked_launches import CheckedLaunches
+from kernelbench.ptx.report import each_once
 
 pytestmark = pytest.mark.usefixtures("emulator_runtime")
 
@@ -376,3 +379,16 @@ def test_work_that_waits_for_what_the_launch_has_written_is_refused(module):
             "go_round", 1, 1, [words, 2**31], check=1, memory={"words": words},
             others=lambda perform: 0 if perform else 1, neighbours=list,
         )  # fmt: skip
+
+
+def test_what_is_an_error_in_another_schedule_has_no_words_of_lanes() -> None:
+    module = kernelbench.ptx.load(
+        "one_word.ptx", text=HEAD + ONE_WORD.format(threads=32, value="%tid.x")
+    )
+    report = module.launch("one_word", 1, args=[np.zeros(1, np.uint32)], check=1)
+    (formal,) = report.findings
+    text = formal.finding.text.removesuffix(WHICH_STAYS)
+    assert text != formal.finding.text
+    error = replace(formal, severity="error", finding=replace(formal.finding, text=text), seed=9)
+    (both,) = each_once([formal, error])
+    assert both.severity == "error" and both.finding.text == text
