@@ -38,14 +38,15 @@ def command(folder: Path, template: str, task: str | None) -> None:
     Nothing is overwritten: if a file or folder of that name exists, nothing is written. With --task
     the folder must be new or empty.
     """
+    then = "next:" if folder == Path() else f"next: cd {shlex.quote(str(folder))}"
     if task is not None:
         made = task_project(Path(task), folder)
-        click.echo("next:" if folder == Path() else f"next: cd {shlex.quote(str(folder))}")
+        click.echo(then)
         click.echo(f"  kernelbench run {made} --shape every")
         return
     files = new_project(folder, template)
     for path in files:
         click.echo(f"  {folder / path}")
-    click.echo("next:" if folder == Path() else f"next: cd {shlex.quote(str(folder))}")
+    click.echo(then)
     click.echo(f"  kernelbench doctor --problem {template}")
     click.echo(f"  kernelbench run {template}")
