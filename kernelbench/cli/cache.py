@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
+from kernelbench.base.console import out, show
 from kernelbench.base.errors import UsageError
+from kernelbench.build import cache_listing, compiler
 from kernelbench.cli.options import RecordOutput, json_option
-
-if TYPE_CHECKING:
-    from kernelbench.build import cache_listing
 
 CACHE_SCHEMA = "kernelbench.cache/1"
 
@@ -34,8 +32,6 @@ def command(context: click.Context, json: RecordOutput) -> None:
         if json.path is not None:
             raise UsageError("--json shows the cache; `cache clear` has no JSON", "leave it out")
         return
-    from kernelbench.build import cache_listing, compiler
-
     entries = cache_listing.cache_entries()
     json.write({
         "schema": CACHE_SCHEMA,
@@ -59,9 +55,6 @@ def command(context: click.Context, json: RecordOutput) -> None:
 
 
 def _render(entries: list[cache_listing.CacheEntry]) -> None:
-    from kernelbench.base.console import out, show
-    from kernelbench.build import compiler
-
     total = sum(entry.bytes for entry in entries) / 1e6
     out.print(f"{compiler.cache_dir()}: {len(entries)} artefact(s), {total:.1f} MB")
     if not entries:
@@ -91,8 +84,6 @@ def _render(entries: list[cache_listing.CacheEntry]) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def clear(everything: bool, older_than: float | None, yes: bool) -> None:
     """Remove artefacts; the next use builds them anew."""
-    from kernelbench.build import cache_listing, compiler
-
     if everything and older_than is not None:
         raise UsageError("--all and --older-than exclude each other", "give one of them")
     entries = cache_listing.cache_entries()

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import click
 
+from kernelbench.base import console
 from kernelbench.base.console import Text, out, show, styled, warn
 from kernelbench.base.errors import UsageError
 from kernelbench.cli import options
+from kernelbench.lineages import source_diff
 from kernelbench.lineages.source_diff import BlockChange, DeltaTable, SourceDiff
-from kernelbench.lineages.step_diff import Change, FigureChange, KernelChange, StepDiff
+from kernelbench.lineages.step_diff import Change, FigureChange, KernelChange, StepDiff, step_diff
+from kernelbench.project.context import Context, parse_results
+from kernelbench.project.registry import Step
 from kernelbench.project.reported_figures import METRIC_NAMES, UNITS
-
-if TYPE_CHECKING:
-    from kernelbench.lineages.step_diff import StepDiff
-    from kernelbench.project.context import Context
-    from kernelbench.project.registry import Step
-
+from kernelbench.records import ledger, store
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -188,8 +186,6 @@ def command(
     Registers and the like come from the compilers, which build what is not in the cache; no GPU is
     asked.
     """
-    from kernelbench.project.context import Context
-
     context = Context.find()
     if whole:
         _tables(context, steps, json)
@@ -230,11 +226,6 @@ def _pair(context: Context, names: Sequence[str]) -> tuple[Step, Step]:
 def _diff(
     context: Context, base: Step, cand: Step, results: str | None, *, build: bool
 ) -> StepDiff:
-    from kernelbench.base import console
-    from kernelbench.lineages.step_diff import step_diff
-    from kernelbench.project.context import parse_results
-    from kernelbench.records import ledger, store
-
     folder = parse_results(results, context.project)
     runs, broken = store.load_runs(folder)
     for line in broken:
@@ -245,8 +236,6 @@ def _diff(
 
 
 def _tables(context: Context, names: Sequence[str], json: options.RecordOutput) -> None:
-    from kernelbench.lineages import source_diff
-
     lineages = context.lineages
     chosen = [lineages.lineage(name) for name in names] or [*lineages.lineages]
     tables = [source_diff.count_deltas(lineages, lineage.name) for lineage in chosen]

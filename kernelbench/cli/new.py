@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING
 
 import click
 
+from kernelbench.base import console
 from kernelbench.base.errors import UsageError
 from kernelbench.cli import options
-
-if TYPE_CHECKING:
-    from kernelbench.project.context import Context
-    from kernelbench.project.registry import Step
+from kernelbench.executors.emulated import EMULATOR
+from kernelbench.lineages import scaffold
+from kernelbench.project.context import Context
+from kernelbench.project.registry import Step
+from kernelbench.project.source_files import own_sources, sources_of
 
 
 @click.command(
@@ -63,12 +64,6 @@ def command(
     there. A variant's folder has only step.toml, README and the files that differ. Prints the new
     files, one a line.
     """
-    from kernelbench.base import console
-    from kernelbench.executors.emulated import EMULATOR
-    from kernelbench.lineages import scaffold
-    from kernelbench.project.context import Context
-    from kernelbench.project.source_files import own_sources, sources_of
-
     context = Context.find()
     if context.project.nowhere:
         raise UsageError("there is no project here", "`kernelbench init` makes one")
