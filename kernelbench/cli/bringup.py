@@ -75,7 +75,7 @@ def command(
         raise UsageError(
             f"--report {report}: the report is JSON", "name a .json file; .md goes beside it"
         )
-    options.require_writable(str(path))
+    options.output_file(str(path))
     gpu, backend = native_gpu()
     chosen = seeds.new_seed() if seed is None else seed
     settings = BringupOptions(chosen, quick, timeout, wait, path, options.command_line(), planted)

@@ -26,8 +26,7 @@ def _model_written(context: click.Context, _: click.Parameter, path: str | None)
     from kernelbench.base.files import write_text
     from kernelbench.predict.device_probes import probed_file
 
-    options.require_writable(path)
-    write_text(Path(path), probed_file())
+    write_text(Path(options.output_file(path)), probed_file())
     console.err.say(f"wrote {path}")
     context.exit()
 

@@ -28,58 +28,33 @@ _ARGUMENTS = "kernelbench.arguments"
 _ELSEWHERE = "A program's arguments go after `--`, other flags of nvcc in --nvcc='…'"
 
 
-class _Numbers(click.ParamType[tuple[int, ...]]):
-    """Positive numbers with commas between."""
-
-    name = "numbers"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
-        """The numbers, each once, in the order given."""
-        if isinstance(value, tuple):
-            return value
-        try:
-            numbers = [int(part) for part in str(value).split(",")]
-        except ValueError:
-            numbers = []
-        if not numbers or not all(1 <= number <= MAX_SMS for number in numbers):
-            self.fail(f"expected numbers from 1 to {MAX_SMS}, found {value!r}", param, ctx)
-        return tuple(dict.fromkeys(numbers))
+def _numbers(value: str) -> tuple[int, ...]:
+    """Positive numbers with commas between, each once, in the order given."""
+    try:
+        numbers = [int(part) for part in value.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or not all(1 <= number <= MAX_SMS for number in numbers):
+        raise click.BadParameter(f"expected numbers from 1 to {MAX_SMS}, found {value!r}")
+    return tuple(dict.fromkeys(numbers))
 
 
-class _Allowance(click.ParamType[tuple[str, str]]):
-    """``ID=reason``."""
-
-    name = "allowance"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str]:
-        """The identity and the reason."""
-        if isinstance(value, tuple):
-            return value
-        identity, _, reason = str(value).partition("=")
-        return identity.strip(), reason.strip()
+def _allowance(value: str) -> tuple[str, str]:
+    """The identity and the reason of ``ID=reason``."""
+    identity, _, reason = value.partition("=")
+    return identity.strip(), reason.strip()
 
 
-class _EmulatedArch(click.ParamType[int]):
-    """A compute capability that the emulator stands for, as ``90``, ``sm_90`` or ``90a``."""
-
-    name = "arch"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number, such as 90."""
-        digits = str(value).removeprefix("sm_").rstrip("af")
-        if not digits.isdecimal() or int(digits) not in EMULATED_ARCHES:
-            known = ", ".join(map(str, EMULATED_ARCHES))
-            self.fail(
-                f"the emulator has no sm_{digits}: it stands for {known}, whose instructions it "
-                "knows; choose the nearest that your kernel can be compiled for",
-                param,
-                ctx,
-            )
-        return int(digits)
+def _emulated_arch(value: str | int) -> int:
+    """90, where ``90``, ``sm_90`` or ``90a`` is something that the emulator stands for."""
+    digits = str(value).removeprefix("sm_").rstrip("af")
+    if not digits.isdecimal() or int(digits) not in EMULATED_ARCHES:
+        known = ", ".join(map(str, EMULATED_ARCHES))
+        raise click.BadParameter(
+            f"the emulator has no sm_{digits}: it stands for {known}, whose instructions it "
+            "knows; choose the nearest that your kernel can be compiled for"
+        )
+    return int(digits)
 
 
 class _WithArguments(click.Command):
@@ -128,7 +103,8 @@ class _WithArguments(click.Command):
 )
 @click.option(
     "--sms",
-    type=_Numbers(),
+    type=_numbers,
+    metavar="NUMBERS",
     show_default=f"{','.join(map(str, api.SMS))}; {api.FILE_SMS[0]} for a file",
     help="Numbers of SMs to emulate, with commas between.",
 )
@@ -146,7 +122,7 @@ class _WithArguments(click.Command):
 @options.seed_option("inputs and schedules")
 @click.option(
     "--arch",
-    type=_EmulatedArch(),
+    type=_emulated_arch,
     default=90,
     metavar="|".join(map(str, EMULATED_ARCHES)),
     help="What Triton and nvcc compile the kernels of a file for.",
@@ -193,7 +169,7 @@ class _WithArguments(click.Command):
 )
 @click.option(
     "--allow",
-    type=_Allowance(),
+    type=_allowance,
     multiple=True,
     metavar="ID=REASON",
     help="Let a finding be, by its identity; repeatable.",
@@ -211,7 +187,7 @@ class _WithArguments(click.Command):
 @click.option(
     "--trace",
     "trace_to",
-    type=options.OutputFile(),
+    type=options.output_file,
     metavar="FILE",
     help="Write the first finding's schedule for ui.perfetto.dev, by warp and unit (steps only).",
 )
@@ -224,7 +200,7 @@ class _WithArguments(click.Command):
 @click.option(
     "--sarif",
     "sarif_to",
-    type=options.OutputFile(),
+    type=options.output_file,
     metavar="PATH|-",
     help="Also write the findings as SARIF 2.1.0, for code scanning; '-' is stdout.",
 )

@@ -44,10 +44,10 @@ from kernelbench.stats.defaults import MARGIN, SESSIONS
 @click.option("--sessions", type=click.IntRange(min=1), default=SESSIONS)
 @options.fail_on_option("ambiguous", "skipped")
 @click.option(
-    "--markdown", type=options.OutputFile(), metavar="PATH", help="Write the summary as Markdown."
+    "--markdown", type=options.output_file, metavar="PATH", help="Write the summary as Markdown."
 )
 @click.option(
-    "--junit", "junit_path", type=options.OutputFile(), metavar="PATH",
+    "--junit", "junit_path", type=options.output_file, metavar="PATH",
     help="Write the result as JUnit XML.",
 )  # fmt: skip
 @options.json_option

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,16 +22,11 @@ _CONSTANTS = (
 )
 
 
-class _Arch(click.ParamType[str]):
-    """An arch, or all that a step is built for."""
-
-    name = "sm_NN|all"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The name of the arch, if it has the form of one."""
-        if value != "all" and not re.fullmatch(r"sm_\d+[af]?", value):
-            self.fail(f"expected sm_90a, sm_89, ... or all, found {value!r}", param, ctx)
-        return str(value)
+def _arch(value: str) -> str:
+    """The name of an arch, if it has the form of one, or all that a step is built for."""
+    if value != "all" and not re.fullmatch(r"sm_\d+[af]?", value):
+        raise click.BadParameter(f"expected sm_90a, sm_89, ... or all, found {value!r}")
+    return value
 
 
 @click.command(
@@ -45,7 +40,8 @@ class _Arch(click.ParamType[str]):
 @options.steps_argument
 @click.option(
     "--arch",
-    type=_Arch(),
+    type=_arch,
+    metavar="SM_NN|ALL",
     default="all",
     help="What to build for; of an sm_100a step, sm_90a is what gpu-soft runs.",
 )

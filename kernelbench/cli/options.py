@@ -6,7 +6,7 @@ import contextlib
 import functools
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -80,25 +80,20 @@ class Percent(click.ParamType[float]):
         return number
 
 
-class Conditions(click.ParamType[tuple[str, ...]]):
-    """Some of a few words, with commas between."""
+def some_of(words: Iterable[str]) -> Callable[[str | tuple[()]], tuple[str, ...]]:
+    """The type of an option that takes some of a few words, with commas between."""
+    known = [*words]
 
-    name = "conditions"
-
-    def __init__(self, words: Sequence[str]) -> None:
-        self.words = tuple(words)
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        """The words, each once."""
-        if isinstance(value, tuple):
-            return value
+    def chosen(value: str | tuple[()]) -> tuple[str, ...]:
+        if value == ():
+            return ()
         given = [word.strip() for word in str(value).split(",")]
         for word in given:
-            if word not in self.words:
-                self.fail(f"expected {', '.join(self.words)}, found {word!r}", param, ctx)
+            if word not in known:
+                raise click.BadParameter(f"expected {', '.join(known)}, found {word!r}")
         return tuple(dict.fromkeys(given))
+
+    return chosen
 
 
 #: What each condition of ``--fail-on`` means, and the exit code.
@@ -145,7 +140,7 @@ def fail_on_option(*words: str) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         return click.option(
             "--fail-on",
-            type=Conditions(words),
+            type=some_of(words),
             default=(),
             metavar=",".join(words),
             help=f"Leave with another code after {meant}.",
@@ -380,44 +375,21 @@ class RecordOutput:
             write_json_output(self.path, value)
 
 
-def _record_output(_ctx: click.Context, _param: click.Parameter, path: str | None) -> RecordOutput:
-    require_writable(path)
-    return RecordOutput(path)
-
-
 def json_option(function: F) -> F:
     """``--json PATH|-``, as a :class:`RecordOutput`"""
     return click.option(
         "--json",
         metavar="PATH|-",
-        callback=_record_output,
+        type=output_file,
+        callback=lambda _context, _option, path: RecordOutput(path),
         help="Also write the record as JSON; '-' is stdout, and then nothing else goes there.",
     )(function)
-
-
-class OutputFile(click.ParamType[str]):
-    """A file that is written at the end, and refused at once if it cannot be.
-
-    Args:
-        drawn: Whether it is a drawing.
-    """
-
-    name = "file"
-
-    def __init__(self, drawn: bool = False) -> None:
-        self._drawn = drawn
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The path as it is."""
-        path = str(value)
-        (require_plot if self._drawn else require_writable)(path)
-        return path
 
 
 def plot_option(what: str) -> Callable[[F], F]:
     """``--plot FILE``"""
     return click.option(
-        "--plot", "plot_path", metavar="FILE", type=OutputFile(drawn=True),
+        "--plot", "plot_path", metavar="FILE", type=drawing_file,
         help=f"Also draw {what} as a .svg, .pdf or .png file (needs matplotlib).",
     )  # fmt: skip
 
@@ -445,25 +417,24 @@ def showing_partial(kind: type[R], show: Callable[[R], object]) -> Iterator[None
         raise
 
 
-def require_writable(path: str | None) -> None:
-    """Refuse an output file that could not be written, before hours of measuring.
+def output_file(path: str) -> str:
+    """The path, unless no output could be written there: said before hours of measuring.
 
     Raises:
         UsageError: If its folder does not exist or cannot be written.
     """
-    if path is None or path == "-":
-        return
     from kernelbench.base.files import is_writable_folder
 
     file = Path(path).expanduser().resolve()
-    if file.is_dir():
+    if path != "-" and file.is_dir():
         raise UsageError(f"cannot write {path}: it is a folder", "name a file in it")
-    if not is_writable_folder(file.parent):
+    if path != "-" and not is_writable_folder(file.parent):
         raise UsageError(f"cannot write {path}: {file.parent} is not a writable folder")
+    return path
 
 
-def require_plot(path: str) -> None:
-    """Refuse a drawing that could not be made, before minutes of work.
+def drawing_file(path: str) -> str:
+    """The path, unless no drawing could be made there.
 
     Raises:
         UsageError: For a file that cannot be written or is of another kind.
@@ -471,8 +442,8 @@ def require_plot(path: str) -> None:
     """
     from kernelbench.report import drawing
 
-    require_writable(path)
-    drawing.require_drawable(path)
+    drawing.require_drawable(output_file(path))
+    return path
 
 
 def command_line() -> str:

@@ -38,7 +38,7 @@ class Kept:
             raise UsageError("--predict-plot draws one shape", "name it with --shape")
         if Path(plot).suffix not in (".json", ".svg"):
             raise UsageError(f"cannot draw to {plot}", "name a file that ends in .svg or .json")
-        options.require_writable(plot)
+        options.output_file(plot)
 
     def write(self, model: DeviceModel, made: Sequence[api.Prediction]) -> None:
         """Write it; ``made`` are the predictions that belong to the timelines."""

@@ -30,7 +30,7 @@ from kernelbench.runs.settings import MEASURING
 @click.option(
     "--trace",
     "trace_to",
-    type=options.OutputFile(),
+    type=options.output_file,
     metavar="FILE",
     help="Write the schedule for ui.perfetto.dev: a track for each warp and unit.",
 )

@@ -43,7 +43,7 @@ def command(
 
     page = not json.alone
     if page:
-        options.require_writable(output)
+        options.output_file(output)
     context = Context.find()
     folder = parse_results(results, context.project)
     with console.Status() as status:

@@ -252,7 +252,7 @@ def _class_mark(row: Result) -> str:
 )
 @click.option(
     "--metrics",
-    type=options.Conditions([*METRICS]),
+    type=options.some_of(METRICS),
     default=",".join(TIMES),
     metavar=",".join(METRICS),
     help="What to measure on a GPU, with commas between.",
