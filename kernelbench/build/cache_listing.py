@@ -26,7 +26,7 @@ class CacheEntry:
     Attributes:
         used: When it was last asked for, in seconds since the epoch.
         sha256: Hash of the library itself.
-        seconds: How long it took to build.
+        build_s: How long it took to build.
     """
 
     key: str
@@ -37,7 +37,7 @@ class CacheEntry:
     created: str
     used: float
     sha256: str
-    seconds: float
+    build_s: float
 
 
 def cache_entries() -> list[CacheEntry]:
@@ -54,7 +54,7 @@ def _entry(meta_file: Path, meta: Mapping[str, Any]) -> CacheEntry:
     return CacheEntry(
         key=folder.name, name=str(meta["name"]), compiler=str(meta["compiler"]),
         path=folder / LIBRARY_FILE, bytes=_size([folder]), created=str(meta["created"]),
-        used=meta_file.stat().st_mtime, sha256=str(meta["sha256"]), seconds=float(meta["seconds"]),
+        used=meta_file.stat().st_mtime, sha256=str(meta["sha256"]), build_s=float(meta["seconds"]),
     )  # fmt: skip
 
 

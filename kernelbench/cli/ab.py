@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 )
 @options.step_argument("base")
 @options.step_argument("cand")
-@options.shape_option
+@options.shape_option()
 @options.count_option(
     "--sessions", f"Fresh processes per shape, {SESSIONS} if not given; 5 for figures to publish."
 )

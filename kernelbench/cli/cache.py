@@ -12,6 +12,8 @@ from kernelbench.build import cache_listing, compiler
 from kernelbench.cli.options import RecordOutput, json_option
 
 CACHE_SCHEMA = "kernelbench.cache/1"
+#: What the record has of an artefact: its path and last use are this machine's.
+_TOLD = ("key", "name", "compiler", "bytes", "created", "build_s", "sha256")
 
 
 @click.group("cache", invoke_without_command=True)
@@ -37,18 +39,7 @@ def command(context: click.Context, json: RecordOutput) -> None:
         "schema": CACHE_SCHEMA,
         "folder": str(compiler.cache_dir()),
         "bytes": sum(entry.bytes for entry in entries),
-        "entries": [
-            {
-                "key": entry.key,
-                "name": entry.name,
-                "compiler": entry.compiler,
-                "bytes": entry.bytes,
-                "created": entry.created,
-                "build_s": entry.seconds,
-                "sha256": entry.sha256,
-            }
-            for entry in entries
-        ],
+        "entries": [{name: getattr(entry, name) for name in _TOLD} for entry in entries],
     })  # fmt: skip
     if not json.alone:
         _render(entries)
@@ -64,7 +55,7 @@ def _render(entries: list[cache_listing.CacheEntry]) -> None:
             "name": entry.name,
             "compiler": entry.compiler,
             "MB": f"{entry.bytes / 1e6:.2f}",
-            "build s": f"{entry.seconds:.1f}",
+            "build s": f"{entry.build_s:.1f}",
             "created": entry.created,
             "key": entry.key[:12],
         }

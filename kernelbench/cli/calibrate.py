@@ -39,7 +39,7 @@ def _model_written(context: click.Context, _: click.Parameter, path: str | None)
     "  kernelbench calibrate --model mine.toml      then: run m05 --predict-on mine.toml",
 )
 @options.step_argument("step")
-@options.shape_option
+@options.shape_option()
 @options.metric_option(choices=TIMES)
 @options.count_option(
     "--aa", "A/A comparisons, spread over the sessions.", least=20, default=SIZE.aa

@@ -87,7 +87,7 @@ class _WithArguments(click.Command):
     "  kernelbench check submission.py --task DIR              called by the task's tests",
 )
 @options.optional_steps_argument
-@options.check_shape_option
+@options.shape_option("Default: a few small ones of the problem's choice.")
 @options.count_option(
     "--schedules",
     "Schedules for each shape, input class and number of SMs.",

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
+from kernelbench.base.console import Text, show
 from kernelbench.base.errors import ExitCode
 from kernelbench.cli.options import RecordOutput, json_option
 
-if TYPE_CHECKING:
-    from kernelbench.inspection import doctor
+_STYLES = {
+    "ok": "green",
+    "warn": "yellow",
+    "missing": "red",
+    "fault": "bold red",
+    "not tried": "dim",
+}
 
 
 @click.command("doctor")
@@ -50,7 +54,12 @@ def command(problem: str | None, shapes: tuple[str, ...], json: RecordOutput) ->
     found = doctor.examine()
     json.write(found)
     if not json.alone:
-        _render(found.rows)
+        show(
+            [
+                {"": row.name, "state": _state(row.state), "found": row.detail, "do": row.action}
+                for row in found.rows
+            ]
+        )
         working = [name for name, works in found.executors.items() if works]
         click.echo()
         click.echo(
@@ -67,16 +76,9 @@ def _examine_problem(name: str, shapes: tuple[str, ...], json: RecordOutput) -> 
     found = problem_doctor.examine_problem(name, shapes)
     json.write(found)
     if not json.alone:
-        from kernelbench.base.console import Text, show
-
-        styles = {"ok": "green", "warn": "yellow", "fault": "bold red", "not tried": "dim"}
         show(
             [
-                {
-                    found.problem: row.hook,
-                    "state": Text(row.state, style=styles[row.state]),
-                    "found": row.detail,
-                }
+                {found.problem: row.hook, "state": _state(row.state), "found": row.detail}
                 for row in found.rows
             ]
         )
@@ -88,18 +90,5 @@ def _examine_problem(name: str, shapes: tuple[str, ...], json: RecordOutput) -> 
     return int(ExitCode.PASS if found.usable else ExitCode.USAGE)
 
 
-def _render(rows: tuple[doctor.DoctorRow, ...]) -> None:
-    from kernelbench.base.console import Text, show
-
-    styles = {"ok": "green", "warn": "yellow", "missing": "red"}
-    show(
-        [
-            {
-                "": row.name,
-                "state": Text(row.state, style=styles[row.state]),
-                "found": row.detail,
-                "do": row.action,
-            }
-            for row in rows
-        ]
-    )
+def _state(state: str) -> Text:
+    return Text(state, style=_STYLES[state])

@@ -38,7 +38,7 @@ from kernelbench.stats.defaults import MARGIN, SESSIONS
     is_flag=True,
     help="After a pass, keep HEAD as the best-ever revision if none is kept or it is faster.",
 )
-@options.shape_option
+@options.shape_option()
 @options.metric_option()
 @click.option("--margin", type=options.Percent(), default=f"{MARGIN:.1%}")
 @click.option("--sessions", type=click.IntRange(min=1), default=SESSIONS)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kernelbench.cli import options
-from kernelbench.machine.toolchain import INSTALL_NVCC
+from kernelbench.machine.toolchain import INSTALL_NVCC, unknown_arch
 
 if TYPE_CHECKING:
     from kernelbench.inspection.resources import Build, Code, Inspection
@@ -70,7 +70,8 @@ def command(
     from kernelbench.inspection import by_kind, resources
     from kernelbench.project.context import Context
 
-    by_kind.require_known(arch)
+    if arch != "all" and (problem := unknown_arch(arch)):
+        raise UsageError(problem)
     context = Context.find()
     chosen, left_out = by_kind.select_kernels(context.lineages.select(steps))
     for line in left_out:

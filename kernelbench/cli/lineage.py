@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     "  kernelbench lineage moe --plot sweep.pdf --over m",
 )
 @click.argument("lineage", required=False, metavar="[LINEAGE]")
-@options.figures_shape_option
+@options.shape_option("Default: those with reported figures.")
 @click.option("--device", help="Only devices whose name contains this.")
 @click.option("--md", "as_markdown", is_flag=True, help="Print Markdown.")
 @options.plot_option("the ladder of one shape")

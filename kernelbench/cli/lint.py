@@ -25,9 +25,14 @@ def command(steps: tuple[str, ...]) -> int:
     from kernelbench.base import console
     from kernelbench.base.console import Text, out
     from kernelbench.inspection import offsets
+    from kernelbench.inspection.by_kind import choose_steps
     from kernelbench.project.context import Context
 
-    chosen, left_out = offsets.select_compiled(Context.find().lineages.select(steps))
+    chosen, left_out = choose_steps(
+        Context.find().lineages.select(steps),
+        lambda step: step.compiled,
+        lambda step: f"{step.in_words}; lint reads steps of kind `step`",
+    )
     for line in left_out:
         console.warn(f"left out: {line}")
     any_found = False

@@ -159,34 +159,27 @@ def complete_steps(_ctx: click.Context, _param: click.Parameter, incomplete: str
     """Names of steps, for the shell."""
     from kernelbench.project.context import Context
 
-    steps = Context.find().lineages.all_steps
-    return [
-        CompletionItem(step.name, help=step.title)
-        for step in steps
-        if step.name.startswith(incomplete)
-    ]
+    return _starting(((s.name, s.title) for s in Context.find().lineages.all_steps), incomplete)
 
 
 def _complete_shapes(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[Any]:
     from kernelbench.project.context import Context
 
-    return [
-        CompletionItem(name, help=shape.describe())
-        for name, shape in Context.find().shapes.items()
-        if name.startswith(incomplete)
-    ]
+    shapes = Context.find().shapes.items()
+    return _starting(((name, shape.describe()) for name, shape in shapes), incomplete)
 
 
 def _complete_specs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
     """Names of steps and of lineages, for the shell."""
     from kernelbench.project.context import Context
 
-    lineages = [
-        CompletionItem(lineage.name, help=lineage.title)
-        for lineage in Context.find().lineages.all_lineages
-        if lineage.name.startswith(incomplete)
-    ]
-    return complete_steps(ctx, param, incomplete) + lineages
+    lineages = ((each.name, each.title) for each in Context.find().lineages.all_lineages)
+    return complete_steps(ctx, param, incomplete) + _starting(lineages, incomplete)
+
+
+def _starting(named: Iterable[tuple[str, str]], incomplete: str) -> list[Any]:
+    """Of names with what is said of them, those that go on from what was typed."""
+    return [CompletionItem(name, help=said) for name, said in named if name.startswith(incomplete)]
 
 
 def steps_argument(function: F) -> F:
@@ -208,22 +201,10 @@ def step_argument(name: str) -> Callable[[F], F]:
     return click.argument(name, metavar=name.upper(), shell_complete=complete_steps)
 
 
-def shape_option(function: F) -> F:
-    """``--shape``, repeatable; the benchmark shapes if it is not given."""
-    return _shapes("'all' is the benchmark shapes (the default), 'every' the whole file.")(function)
-
-
-def check_shape_option(function: F) -> F:
-    """``--shape``, repeatable; a few small shapes if it is not given."""
-    return _shapes("Default: a few small ones of the problem's choice.")(function)
-
-
-def figures_shape_option(function: F) -> F:
-    """``--shape``, repeatable, for what shows figures."""
-    return _shapes("Default: those with reported figures.")(function)
-
-
-def _shapes(default: str) -> Callable[[F], F]:
+def shape_option(
+    default: str = "'all' is the benchmark shapes (the default), 'every' the whole file.",
+) -> Callable[[F], F]:
+    """``--shape``, repeatable; ``default`` says what is meant without it."""
     return click.option(
         "--shape",
         "shapes",

@@ -18,7 +18,7 @@ _BOUNDS = {"memory": "mem", "compute": "math"}
 
 
 @click.command("roofline")
-@options.shape_option
+@options.shape_option()
 @click.option("--lineage", metavar="NAME", help="Only this lineage.")
 @click.option("--problem", metavar="NAME", help="Only lineages of this problem.")
 @click.option(

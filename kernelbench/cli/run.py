@@ -231,7 +231,7 @@ def _class_mark(row: Result) -> str:
     "  kernelbench run submission.py --task path/to/gpu-mode-task",
 )
 @options.steps_argument
-@options.shape_option
+@options.shape_option()
 @click.option(
     "--executor",
     default="auto",

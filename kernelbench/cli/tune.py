@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 )
 @options.step_argument("step")
 @click.argument("values", nargs=-1, metavar="[CONSTANT=VALUE,...]...")
-@options.shape_option
+@options.shape_option()
 @options.predict_on_option
 @options.count_option(
     "--measure", "Make variants of the best N, and compare them with STEP by `ab`.", least=0,
@@ -47,6 +47,7 @@ def command(
     whether its result is right, and replayed as `run --predict` does. With --measure the best ones
     become variants and ledger entries. Leaves with 3 if one that was timed is wrong.
     """
+    from kernelbench.cli import predict_view
     from kernelbench.machine.devices import gpus
     from kernelbench.predict import tune
     from kernelbench.project.context import Context
@@ -61,20 +62,14 @@ def command(
         raise EnvironmentProblem("--measure times on a GPU, and there is none here", "leave it out")
     with console.Watching() as view:
         found = tune.tune(step, values, shapes, on=predict_on, observer=view)
-    _show(found)
+    predict_view.headline(found.device, found.step.name)
+    rows = found.rows()
+    console.show(rows, right={*rows[0]} - {"constants", "shape", "predicted"}, prose="predicted")
     code = ExitCode.PASS
     for each in found.best(measure):
         if not _measured(found, each, shapes, asked):
             code = ExitCode.INCORRECT
     return int(code)
-
-
-def _show(found: Tuning) -> None:
-    from kernelbench.cli import predict_view
-
-    predict_view.headline(found.device, found.step.name)
-    rows = found.rows()
-    console.show(rows, right={*rows[0]} - {"constants", "shape", "predicted"}, prose="predicted")
 
 
 def _measured(

@@ -13,7 +13,7 @@ from kernelbench.inspection import cubin, resources, triton_code
 from kernelbench.inspection.resources import Build, Inspection, disassemble
 from kernelbench.machine import devices
 from kernelbench.machine.arch import DEFAULT_ARCH
-from kernelbench.machine.toolchain import cpu_count, own_arch, unknown_arch
+from kernelbench.machine.toolchain import cpu_count, own_arch
 from kernelbench.project.context import Context
 from kernelbench.project.model import Step
 from kernelbench.project.source_files import sources_of
@@ -63,16 +63,6 @@ def _has_kernels(step: Step) -> bool:
         return True
     texts = (file.read_text(errors="replace") for file in sources_of(step).values())
     return any(_IMPORTS_TRITON.search(text) for text in texts)
-
-
-def require_known(arch: str) -> None:
-    """Refuse an arch that nvcc does not know.
-
-    Raises:
-        UsageError: With those that it knows.
-    """
-    if arch != "all" and (problem := unknown_arch(arch)):
-        raise UsageError(problem)
 
 
 def built_for(step: Step, arch: str) -> bool:

@@ -15,12 +15,10 @@ its bound, a call of the step's own function for what that returns.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernelbench.inspection.by_kind import choose_steps
 from kernelbench.inspection.clang_ast import StepTree, cindex, operator_of, parse_unit, walk
 from kernelbench.project.model import Step
 
@@ -258,20 +256,6 @@ class OffsetFinding:
     use: str
     used_line: int | None
     remedy: str
-
-
-def select_compiled(steps: Sequence[Step]) -> tuple[list[Step], list[str]]:
-    """The steps of C++ that is compiled here, and for each of the others a line.
-
-    Raises:
-        PlannedStepError: If none has, because they are planned.
-        UsageError: If none has.
-    """
-    return choose_steps(
-        steps,
-        lambda step: step.compiled,
-        lambda step: f"{step.in_words}; lint reads steps of kind `step`",
-    )
 
 
 def find_offsets(step: Step) -> list[OffsetFinding]:
