@@ -12,10 +12,6 @@ import os
 from collections.abc import Iterable
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
 
 
 class ExitCode(IntEnum):

@@ -126,7 +126,12 @@ def updated_readmes(project: Project, lineages: Lineages) -> Iterator[tuple[Path
     Raises:
         UsageError: If a README has an unpaired marker; names the file.
     """
-    rows = committed_rows(project)
+    # The newest timed row per step, shape and L2 mode among committed runs on GPUs.
+    rows = [
+        row
+        for row in tables.latest(committed_runs(project))
+        if row.run.environment.kind == "cuda" and row.result.metrics
+    ]
     checked = outcome_rows(committed_outcomes(project).values())
     comparisons = ledger.read_ledger(project.results)
     for readme in (project.root / "README.md", project.root / "docs" / "evidence-verdicts.md"):
@@ -238,20 +243,8 @@ RESULTS_MARKERS = ("<!-- results:begin -->", "<!-- results:end -->")
 CALIBRATION_MARKERS = ("<!-- calibration:begin -->", "<!-- calibration:end -->")
 
 
-def committed_rows(project: Project) -> list[Saved]:
-    """The newest timed row per step, shape and L2 mode among committed runs on GPUs.
-
-    Outside a git checkout (a source archive) every saved run counts.
-    """
-    return [
-        row
-        for row in tables.latest(committed_runs(project))
-        if row.run.environment.kind == "cuda" and row.result.metrics
-    ]
-
-
 def committed_runs(project: Project) -> list[RunRecord]:
-    """The saved runs under version control, oldest first."""
+    """The saved runs under version control, oldest first; all outside a git checkout."""
     tracked = _tracked(project)
     runs, _ = store.load_runs(project.results)
     if tracked is None:

@@ -16,6 +16,7 @@ from typing import Any
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.build.compiler import compile_shared, host_compiler
 from kernelbench.build.torch_extension import imported_extension
+from kernelbench.machine.devices import torch_info
 
 #: What ``[config] marshal`` says where calls that are timed go through the extension.
 EXTENDED = ("tuples", "items")
@@ -46,19 +47,13 @@ def tuples_library() -> Path:
     ):
         if not any((folder / header).is_file() for folder in includes):
             raise EnvironmentProblem(f"steps that pass tuples need {header}, not found here", hint)
+    found = torch_info()
     # As system folders: their headers are not read for the key, their versions are part of it.
     folders = [part for folder in includes for part in ("-isystem", str(folder))]
     return compile_shared(
         "extension for tuples of tensors", [SOURCE[1]], [*_FLAGS, *folders], compiler=compiler,
-        facts=(sys.version, _torch_version()),
+        facts=(sys.version, found.version if found is not None else ""),
     )  # fmt: skip
-
-
-def _torch_version() -> str:
-    from kernelbench.machine.devices import torch_info
-
-    found = torch_info()
-    return found.version if found is not None else ""
 
 
 @functools.cache
