@@ -6,7 +6,7 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +71,7 @@ class TomlTable:
         return self._left.pop(name)
 
     def string(
-        self, name: str, default: str | None = None, choices: Sequence[str] | None = None
+        self, name: str, default: str | None = None, choices: Collection[str] | None = None
     ) -> str:
         """A string without surrounding white space; required where there is no default.
 

@@ -11,8 +11,7 @@ from typing import Literal
 from kernelbench.base import files, json_file, schema
 from kernelbench.base.errors import ExitCode
 from kernelbench.base.table import markdown
-from kernelbench.project.registry import Step
-from kernelbench.project.reported_figures import METRIC_NAMES, UNITS
+from kernelbench.project.model import METRIC_NAMES, UNITS, Step
 from kernelbench.records.metrics import COLUMNS, Metric
 from kernelbench.records.run_record import Environment, Result
 

@@ -14,8 +14,7 @@ from kernelbench.lineages import source_diff
 from kernelbench.lineages.source_diff import BlockChange, DeltaTable, SourceDiff
 from kernelbench.lineages.step_diff import Change, FigureChange, KernelChange, StepDiff, step_diff
 from kernelbench.project.context import Context, parse_results
-from kernelbench.project.registry import Step
-from kernelbench.project.reported_figures import METRIC_NAMES, UNITS
+from kernelbench.project.model import METRIC_NAMES, UNITS, Step
 from kernelbench.records import ledger, store
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}

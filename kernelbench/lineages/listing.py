@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from kernelbench.base.errors import UsageError
 from kernelbench.executors.targets import runnable
 from kernelbench.machine.devices import torch_info
+from kernelbench.project.model import UNITS, captions, reported_shapes
 from kernelbench.project.registry import Kind, Lineages, Reported, Step, StepStatus
-from kernelbench.project.reported_figures import UNITS, caption, figures, shapes_of
 
 SCHEMA = "kernelbench.list/1"
 
@@ -102,7 +102,7 @@ def views(lineages: Lineages, steps: Sequence[Step]) -> list[LineageView]:
         own = [step for step in steps if step.lineage == lineage.name]
         if not own:
             continue
-        shapes = shapes_of(own)
+        shapes = reported_shapes(own)
         units = {UNITS[step.reported.unit] for step in own if step.reported}
         here = {step.name: _here(step) for step in own}
         shown.append(
@@ -111,8 +111,8 @@ def views(lineages: Lineages, steps: Sequence[Step]) -> list[LineageView]:
                 title=lineage.title,
                 shapes=shapes,
                 unit=units.pop() if len(units) == 1 else "",
-                captions=list(dict.fromkeys(caption(s.reported) for s in own if s.reported)),
-                rows=[(step, here[step.name], figures(step, shapes)) for step in own],
+                captions=captions(own),
+                rows=[(step, here[step.name], step.figures(shapes)) for step in own],
                 notes=[(s.name, s.reported.note) for s in own if s.reported and s.reported.note],
                 blocked=any(here[s.name].startswith("no") for s in own if s.status != "planned"),
             )

@@ -14,8 +14,8 @@ from kernelbench.base.errors import UsageError
 from kernelbench.checks.report import LastCheck
 from kernelbench.executors.targets import device_timed
 from kernelbench.lineages.shape_table import outcome_rows
+from kernelbench.project.model import captions, reported_shapes
 from kernelbench.project.registry import Lineage, Lineages, Reported, Step, StepStatus
-from kernelbench.project.reported_figures import caption, shapes_of
 from kernelbench.records import ledger
 from kernelbench.records.metrics import Metric, Summary
 from kernelbench.records.outcomes import RunOutcome, Setting, with_runs
@@ -222,11 +222,11 @@ def _tree(
     shapes: Sequence[str],
 ) -> Tree:
     known = dict.fromkeys(
-        [*shapes_of(steps)]
+        reported_shapes(steps)
         + [time.shape for step in steps for time in times.get(step.name, ())]
         + [entry.shape for entry in comparisons if any(s.name == entry.cand.step for s in steps)]
     )
-    shown = [shape for shape in shapes if shape in known] if shapes else shapes_of(steps)
+    shown = [shape for shape in shapes if shape in known] if shapes else reported_shapes(steps)
     shown = shown or list(() if shapes else known)
     nodes = tuple(
         Node(
@@ -252,7 +252,7 @@ def _tree(
         title=lineage.title,
         shapes=tuple(shown),
         devices=tuple(sorted(on)),
-        captions=tuple(dict.fromkeys(caption(s.reported) for s in steps if s.reported)),
+        captions=tuple(captions(steps)),
         nodes=nodes,
     )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -26,8 +28,9 @@ KIND_WORDS: dict[Kind, str] = {
 #: ``planned``: described, not written. ``works``: the lineage's own step. ``failed``: an experiment
 #: kept as it failed, for what it teaches. ``fixed``: such an experiment with its fault repaired.
 STATUSES: tuple[StepStatus, ...] = ("planned", "works", "failed", "fixed")
-METRICS = ("call", "device", "end-to-end")
-UNITS = ("us", "TFLOPS")
+#: What reported figures are of and in, as files name it, and in words.
+METRIC_NAMES = {"call": "call time", "device": "device time", "end-to-end": "end to end"}
+UNITS = {"us": "µs", "TFLOPS": "TFLOPS"}
 ALLOWED = ("spill", "warning")
 #: What a finding of the checker is known by (:mod:`kernelbench.emulator.identity`).
 IDENTITY = re.compile(r"[a-z]+(-[a-z]+)*-[0-9a-f]{10}")
@@ -52,6 +55,15 @@ class Reported:
     values: dict[str, float]
     source: str = ""
     note: str = ""
+
+    @property
+    def caption(self) -> str:
+        """Metric, unit, device and source, and that nobody measured the figures here."""
+        source = f" by {self.source}" if self.source else ""
+        return (
+            f"reported on {self.device}{source} ({METRIC_NAMES[self.metric]}, "
+            f"{UNITS[self.unit]}), not measured here"
+        )
 
 
 @dataclass(frozen=True)
@@ -162,6 +174,22 @@ class Step:
     def in_words(self) -> str:
         """``v00 is a Python step``, for messages."""
         return f"{self.name} is {KIND_WORDS[self.kind]}"
+
+    def figures(self, shapes: Sequence[str]) -> list[str]:
+        """The reported figures, one per shape; ``–`` where there is none."""
+        values = self.reported.values if self.reported else {}
+        return [str(values[shape]) if shape in values else "–" for shape in shapes]
+
+
+def reported_shapes(steps: Iterable[Step]) -> list[str]:
+    """The shapes that any step has a reported figure for, in order of appearance."""
+    values = (step.reported.values for step in steps if step.reported)
+    return list(dict.fromkeys(itertools.chain.from_iterable(values)))
+
+
+def captions(steps: Iterable[Step]) -> list[str]:
+    """What the reported figures of steps are, each caption once."""
+    return list(dict.fromkeys(step.reported.caption for step in steps if step.reported))
 
 
 @dataclass(frozen=True)

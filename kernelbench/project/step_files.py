@@ -13,7 +13,7 @@ from kernelbench.project.model import (
     ALLOWED,
     IDENTITY,
     KIND_WORDS,
-    METRICS,
+    METRIC_NAMES,
     STATUSES,
     UNITS,
     Allowance,
@@ -297,7 +297,7 @@ def _read_reported(table: TomlTable | None, source: str) -> Reported | None:
         return None
     reported = Reported(
         device=table.string("device"),
-        metric=table.string("metric", choices=METRICS),
+        metric=table.string("metric", choices=METRIC_NAMES),
         unit=table.string("unit", choices=UNITS),
         values=table.numbers("values"),
         source=table.string("source", default=source),

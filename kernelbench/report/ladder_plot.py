@@ -15,9 +15,9 @@ from kernelbench.base.errors import UsageError
 from kernelbench.lineages.tree import Measured, Node, Tree
 from kernelbench.measure import speed_of_light
 from kernelbench.project.context import Context
+from kernelbench.project.model import METRIC_NAMES
 from kernelbench.project.problem import Work
 from kernelbench.project.problem_loading import load_problem
-from kernelbench.project.reported_figures import METRIC_NAMES
 from kernelbench.report import drawing
 from kernelbench.report.drawing import FILE_PALETTE, Marks, Palette, short_us
 

@@ -19,9 +19,9 @@ from kernelbench.base.table import Row, markdown
 from kernelbench.lineages.shape_table import SHAPES_MARKERS, outcome_rows, table_of
 from kernelbench.lineages.tree import TreeVerdict, verdicts_between
 from kernelbench.project.context import Context
+from kernelbench.project.model import captions, reported_shapes
 from kernelbench.project.project_file import Project, find_project
 from kernelbench.project.registry import Lineage, Lineages, Step, load_lineages
-from kernelbench.project.reported_figures import caption, figures, shapes_of
 from kernelbench.records import calibration_record, ledger, run_record, store, tables
 from kernelbench.records.calibration_record import CalibrationRecord
 from kernelbench.records.metrics import METRICS, TIMES, shown
@@ -54,7 +54,7 @@ def lineage_table(lineage: Lineage, steps: Sequence[Step]) -> str:
 
 def _steps_table(lineage: Lineage, steps: Sequence[Step]) -> str:
     """A caption, one row per step, and a note per step whose figures need one."""
-    shapes = shapes_of(steps)
+    shapes = reported_shapes(steps)
     configured = {key for step in steps for key in step.config}
     settings = [key for key in ("tile", "stages", "warps", "grid") if key in configured]
     limited = any("nk" in step.limits for step in steps)
@@ -70,8 +70,8 @@ def _steps_table(lineage: Lineage, steps: Sequence[Step]) -> str:
         }
         for step in steps
     ]
-    captions = dict.fromkeys(caption(step.reported) for step in steps if step.reported)
-    lines = [*(f"Figures are {text}." for text in captions), *([""] if captions else [])]
+    said = captions(steps)
+    lines = [*(f"Figures are {text}." for text in said), *([""] if said else [])]
     lines += markdown(rows, _headings(shapes)) if rows else []
     notes = [f"* {s.name}: {s.reported.note}" for s in steps if s.reported and s.reported.note]
     return "\n".join([*lines, *([""] if notes else []), *notes])
@@ -82,9 +82,9 @@ def reported_table(step: Step, parent: Step | None) -> str:
     if step.reported is None:
         return "No figures are reported for this step."
     shown = [parent, step] if parent and parent.reported else [step]
-    shapes = shapes_of(shown)
+    shapes = reported_shapes(shown)
     rows = [{"step": each.name, **_figures(each, shapes)} for each in shown]
-    lines = [f"Figures are {caption(step.reported)}.", "", *markdown(rows, _headings(shapes))]
+    lines = [f"Figures are {step.reported.caption}.", "", *markdown(rows, _headings(shapes))]
     if step.reported.note:
         lines += ["", step.reported.note]
     return "\n".join(lines)
@@ -187,7 +187,7 @@ def _headings(shapes: Sequence[str]) -> list[str]:
 
 
 def _figures(step: Step, shapes: Sequence[str]) -> Row:
-    return dict(zip(_headings(shapes), figures(step, shapes), strict=True))
+    return dict(zip(_headings(shapes), step.figures(shapes), strict=True))
 
 
 def _setting(value: object) -> str:

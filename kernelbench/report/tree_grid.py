@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kernelbench.base.table import Row, markdown
 from kernelbench.executors.targets import find_executor
 from kernelbench.lineages.tree import Measured, Node, Tree, TreeVerdict
-from kernelbench.project.reported_figures import UNITS
+from kernelbench.project.model import UNITS
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from xml.etree import ElementTree
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.executors.targets import device_timed
 from kernelbench.machine.arch import arch_named
-from kernelbench.project.reported_figures import METRIC_NAMES, UNITS
+from kernelbench.project.model import METRIC_NAMES, UNITS
 from kernelbench.records.ledger import LedgerEntry
 from kernelbench.report.drawing import (
     PAGE_PALETTE,
