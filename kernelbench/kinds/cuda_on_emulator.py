@@ -37,7 +37,7 @@ def built_cuda_step(step: Step, *, check: bool) -> Path:
     library = cuda_build.emulated_library(step, emulated_arch(step))
     torch_allocator_library()
     for text in (each.text for each in ptx_in(library.read_bytes())):
-        load_ptx(_ptx_name(step), text=text).library_path(check)
+        load_ptx(_ptx_name(step), text=text, whole=True).library_path(check)
     return library
 
 

@@ -118,7 +118,7 @@ def ptx_library(step: Step, *, check: bool) -> Path:
     Raises:
         UsageError: For a file that cannot be read, is not PTX or is not supported.
     """
-    return load_ptx(overlay.entry_of(step)).library_path(check)
+    return load_ptx(overlay.entry_of(step), whole=True).library_path(check)
 
 
 class PtxStepKernel:
@@ -134,7 +134,7 @@ class PtxStepKernel:
     def __init__(self, step: Step, running: Runtime, *, check: bool) -> None:
         entry = overlay.entry_of(step)
         self._plan = read_step_launches(entry)
-        self._module = load_ptx(entry)
+        self._module = load_ptx(entry, whole=True)
         self._module.require(*(each.kernel for each in self._plan.launches))
         self._running, self._check = running, check
         self.symbols = ModuleSymbols()
@@ -218,7 +218,7 @@ class HostedPtx:
         self, step: Step, entry: LoadedStep, kernel: Kernel, host: Symbols, *, check: bool
     ) -> None:
         file = overlay.entry_of(step)
-        self._module: PtxModule = load_ptx(file)
+        self._module: PtxModule = load_ptx(file, whole=True)
         self._module.require(*self._module.kernels)  # any may be launched
         self._entry, self._kernel = entry, kernel
         self._library = self._module.library(check)

@@ -45,6 +45,8 @@ from kernelbench.ptx.sources import PtxSymbols
 
 #: Schedules of ``check=True``.
 DEFAULT_SCHEDULES = 20
+#: A module with more is built kernel by kernel: g++ takes some ten seconds for so many.
+_MANY_STATEMENTS = 4_000
 _MESSAGE_BYTES = 1024
 _IN_TURN = (1 << 64) - 1  # of ``others``
 _EACH_OTHER = "words that the other writes, in turn, which is not emulated"
@@ -58,6 +60,7 @@ def load_ptx(
     text: str | None = None,
     symbols: type[PtxSymbols] = PtxSymbols,
     apart: Path | None = None,
+    whole: bool = False,
 ) -> PtxModule:
     """A PTX file, translated for the emulator. Nothing is compiled before the first launch.
 
@@ -67,6 +70,8 @@ def load_ptx(
         symbols: How places are named.
         apart: A folder for a copy of its library, with variables of its own; None to share those
             of other modules of the same PTX.
+        whole: Whether its library is asked for. If not, one with many statements has a library for
+            each kernel that is launched.
 
     Raises:
         PtxError: If the file cannot be read, or is not PTX, with its line.
@@ -80,7 +85,7 @@ def load_ptx(
         except (OSError, UnicodeDecodeError) as error:
             raise PtxError(f"{path}: cannot be read: {error}") from error
     # NVRTC and who saves what it gives end the text with a zero.
-    return PtxModule(translated(path.name, text.rstrip("\0")), path, symbols, apart)
+    return PtxModule(translated(path.name, text.rstrip("\0")), path, symbols, apart, whole=whole)
 
 
 class PtxModule:
@@ -93,13 +98,15 @@ class PtxModule:
 
     def __init__(
         self, source: Translated, path: Path, symbols: type[PtxSymbols] = PtxSymbols,
-        apart: Path | None = None,
+        apart: Path | None = None, *, whole: bool = False,
     ) -> None:  # fmt: skip
         self.kernels, self.text = tuple(source.translation.layouts), source.text
         self._source = source
         self._symbols = symbols(source.module, source.translation.layouts, path)
         self._apart = apart
-        self._libraries: dict[bool, ctypes.CDLL] = {}
+        count = sum(len(each.statements) for each in source.module.functions.values())
+        self._parted = not whole and count > _MANY_STATEMENTS and source.translation.can_be_parted
+        self._libraries: dict[tuple[bool, str], ctypes.CDLL] = {}
         self._lowest: set[str] = set()
         self._order_matters: dict[str, bool] = {}
 
@@ -320,17 +327,34 @@ class PtxModule:
         Args:
             check: Whether for the checker.
         """
-        if check not in self._libraries:
-            path = self.library_path(check)
-            if self._apart is not None:
-                path = shutil.copyfile(path, Path(tempfile.mkdtemp(dir=self._apart)) / path.name)
-            self._libraries[check] = load_library(path)
-            self._symbols.owns(str(path))
-        return self._libraries[check]
+        return self._library(check, "")
 
     def library_path(self, check: bool) -> Path:
         """Where the library is; it is built if it is not in the cache."""
-        return library_of(self._source, shipped_blocks(), check=check)
+        return self._path(check, "")
+
+    def _library(self, check: bool, kernel: str) -> ctypes.CDLL:
+        """Of all kernels or, of those that are built one by one, of one, or of the variables."""
+        key = check, kernel if self._parted else ""
+        if key not in self._libraries:
+            path = self._path(*key)
+            if self._apart is not None:
+                path = shutil.copyfile(path, Path(tempfile.mkdtemp(dir=self._apart)) / path.name)
+            library = self._libraries[key] = load_library(path)
+            self._symbols.owns(str(path))
+            if key[1]:
+                bytes_of = self.variables(check).values()
+                library.kb_ptx_bind((ctypes.c_void_p * len(bytes_of))(
+                    *(each.ctypes.data for each in bytes_of)
+                ))  # fmt: skip
+        return self._libraries[key]
+
+    def _path(self, check: bool, kernel: str) -> Path:
+        translation = self._source.translation
+        part = translation.source_of(kernel) if kernel else ""
+        if self._parted and not kernel:
+            part = translation.source_of_variables
+        return library_of(self._source, shipped_blocks(), check=check, part=part)
 
     def shape(self, kernel: str) -> KernelShape:
         """What a launch of a kernel has to fit.
@@ -383,7 +407,7 @@ class PtxModule:
         check: bool,
     ) -> _OneLaunch:  # fmt: skip
         arrays = {f"argument {at}": each for at, each in enumerate(args) if is_array(each)}
-        library = self.library(check)
+        library = self._library(check, kernel)
         every = {**arrays, **memory, **self.variables(check)}
         registers = self._registers(kernel) if check else 0
         entry = self._source.translation.entries[kernel]

@@ -158,12 +158,13 @@ def translated(name: str, text: str) -> Translated:
     return Translated(module, text, translate(module))
 
 
-def library_of(source: Translated, common: Path, *, check: bool) -> Path:
+def library_of(source: Translated, common: Path, *, check: bool, part: str = "") -> Path:
     """The module's library, from the cache or built now.
 
     Args:
         common: The folder of the building blocks, with ``backend/emu``.
         check: Whether for the checker.
+        part: The source of a part of it that is a library of its own; empty for all of it.
 
     Raises:
         EnvironmentProblem: Without a compiler, or if the cache cannot be written.
@@ -176,7 +177,7 @@ def library_of(source: Translated, common: Path, *, check: bool) -> Path:
         flags.append(f"-march={level}")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f"{source.module.name}.cpp"
-        file.write_text(source.translation.source)
+        file.write_text(part or source.translation.source)
         backend = common / "backend" / "emu"
         recipe = Recipe(
             f"{source.module.name} ({'PTX, checked' if check else 'PTX'})",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import torch
 import kernelbench.ptx
 from kernelbench import IncorrectError
 from kernelbench.base.errors import ExitCode
+from kernelbench.ptx import launcher
 
 pytestmark = pytest.mark.usefixtures("emulator_runtime")
 
@@ -368,5 +370,45 @@ def test_launches_that_do_not_fit(module, options, message):
 def test_a_module_without_variables_is_built_when_it_is_launched(monkeypatch):
     text = ".version 8.8\n.target sm_90\n.address_size 64\n.entry none() { ret; }"
     module = kernelbench.ptx.load("unused.ptx", text=text)
-    monkeypatch.setattr(module, "library_path", lambda check: pytest.fail("it is built"))
+    monkeypatch.setattr(module, "_path", lambda *_: pytest.fail("it is built"))
     assert module.variables(True) == {}
+
+
+#: Kernels that call a function, of which two count in one variable.
+COUNTING = """.version 8.8
+.target sm_90
+.address_size 64
+.global .u32 count = 5;
+.global .u64 to_count = count;
+.func add(.param .b32 n) {
+  .reg .b64 %a; .reg .b32 %n, %x;
+  ld.param.u32 %n, [n]; mov.u64 %a, count; ld.global.u32 %x, [%a]; add.u32 %x, %x, %n;
+  st.global.u32 [%a], %x; ret;
+}
+.visible .entry one() { { .param .b32 p; st.param.b32 [p], 1; call add, (p); } ret; }
+.visible .entry ten() { { .param .b32 p; st.param.b32 [p], 10; call add, (p); } ret; }
+.visible .entry other(.param .u64 p) {
+  .reg .b64 %a, %b; .reg .b32 %x;
+  ld.param.u64 %a, [p]; mov.u64 %b, to_count; ld.global.u64 %b, [%b]; ld.global.u32 %x, [%b];
+  st.global.u32 [%a], %x; ret;
+}
+"""
+
+
+@pytest.mark.parametrize("many", [0, 1000], ids=["by kernel", "whole"])
+def test_of_a_large_module_only_what_is_launched_is_built(many, monkeypatch, tmp_path):
+    build = Mock(side_effect=launcher.library_of)
+    monkeypatch.setattr(launcher, "_MANY_STATEMENTS", many)
+    monkeypatch.setattr(launcher, "library_of", build)
+    of_its_own = kernelbench.ptx.load("counting.ptx", text=COUNTING, apart=tmp_path)
+    modules = [kernelbench.ptx.load("counting.ptx", text=COUNTING), of_its_own]
+    for module in modules:
+        for kernel in ("one", "ten", "one"):
+            module.launch(kernel, 1, 1, check=2).require_clean()
+        assert list(module.variables(True)["count"]) == [17, 0, 0, 0]
+    found = np.zeros(1, np.uint32)
+    modules[0].launch("one", 1, 1, check=2)
+    modules[0].launch("other", 1, 1, [found], check=True, memory=modules[0].variables(True))
+    assert found == [18]
+    assert list(of_its_own.variables(True)["count"]) == [17, 0, 0, 0]
+    assert build.call_count == (7 if many == 0 else 2)  # the variables, and each kernel

@@ -6,9 +6,10 @@ source.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -34,12 +35,65 @@ class Translation:
         entries: The C function of each kernel that can run, by the kernel's name.
         layouts: Of every kernel.
         refused: What each other kernel has, or calls, that cannot be translated.
+        texts: The lines of each kernel and function that is reached, by its name.
+        variables: The lines that define the module's variables.
     """
 
-    source: str
     entries: dict[str, str]
     layouts: dict[str, AddressLayout]
     refused: dict[str, tuple[Obstacle, ...]]
+    texts: Mapping[str, Sequence[str]]
+    variables: Sequence[str]
+    module: Module
+    calls: CallGraph
+    has_variants: bool
+
+    @functools.cached_property
+    def source(self) -> str:
+        """All of it."""
+        functions = {name for name in self.texts if name not in self.layouts}
+        return self._source([*self.entries], functions, self.variables, self._exported)
+
+    @property
+    def source_of_variables(self) -> str:
+        """What the sources of single kernels leave out."""
+        return self._source([], (), self.variables, self._exported)
+
+    def source_of(self, kernel: str) -> str:
+        """One kernel and what it calls; ``kb_ptx_bind`` is given the variables' addresses."""
+        names = [variable(each.name) for each in global_variables(self.module)]
+        pointers = [f"[[maybe_unused]] px::Byte* {name};" for name in names]
+        bound = (f"{name} = to[{at}];" for at, name in enumerate(names))
+        bind = ["KB_PTX_BIND {", *bound, "}"]
+        return self._source([kernel], self.calls.behind([kernel]), pointers, bind)
+
+    @property
+    def can_be_parted(self) -> bool:
+        """Whether each kernel can have a source of its own: no variable names a function."""
+        symbols = [each for each in self.module.symbols.values() if each.space != "shared"]
+        named = {of.symbol for each in symbols for _, of in each.addresses}
+        shared = len(symbols) == len(global_variables(self.module))
+        return shared and named.isdisjoint(self.calls.functions)
+
+    @property
+    def _exported(self) -> Iterator[str]:
+        for at, each in enumerate(global_variables(self.module)):
+            yield f"KB_PTX_VARIABLE(kb_ptx_variable_{at}, {variable(each.name)})"
+
+    def _source(
+        self, kernels: Sequence[str], functions: Collection[str], variables: Iterable[str],
+        last: Iterable[str],
+    ) -> str:  # fmt: skip
+        words = ["KB_PTX_WORD(kb_ptx_variant)", "KB_PTX_WORD(kb_ptx_variant_ran)"]
+        heads = (f"{_head(each)};" for each in self.calls.reached if each.name in functions)
+        own = {*kernels, *functions}
+        texts = itertools.chain(*(text for name, text in self.texts.items() if name in own))
+        parts = [
+            f'#include "{HEADER}"', "", *(words if self.has_variants else ()), "namespace {", "",
+            *heads, *variables, *texts, "}  // namespace", "",
+            *(f"KB_PTX_EXPORT({self.entries[each]})" for each in kernels), *last,
+        ]  # fmt: skip
+        return "\n".join(parts) + "\n"
 
 
 #: What statements are instead, by function and position there: while ``kb_ptx_variant`` has a
@@ -82,20 +136,9 @@ def translate(module: Module, variants: Variants | None = None) -> Translation:
         obstacles += itertools.chain(*found.values())
         raise UnsupportedPtxError(module.name, sorted(obstacles, key=lambda each: each.line))
     entries = {name: each for name, each in entries.items() if name not in refused}
-    parts = [f'#include "{HEADER}"', ""]
-    if variants:
-        parts += ["KB_PTX_WORD(kb_ptx_variant)", "KB_PTX_WORD(kb_ptx_variant_ran)"]
-    heads = [f"{_head(each)};" for each in calls.reached if each.name not in refused]
-    parts += ["namespace {", "", *heads, *variables]
-    parts += itertools.chain(*(text for name, text in texts.items() if name not in refused))
-    parts += ["}  // namespace", ""]
-    parts += [f"KB_PTX_EXPORT({entry})" for entry in entries.values()]
-    parts += [
-        f"KB_PTX_VARIABLE(kb_ptx_variable_{at}, {variable(each.name)})"
-        for at, each in enumerate(global_variables(module))
-    ]
+    texts = {name: each for name, each in texts.items() if name not in refused}
     refused = {name: each for name, each in refused.items() if name in layouts}
-    return Translation("\n".join(parts) + "\n", entries, layouts, refused)
+    return Translation(entries, layouts, refused, texts, variables, module, calls, bool(variants))
 
 
 def global_variables(module: Module) -> list[Symbol]:

@@ -23,6 +23,10 @@ using emu::launch_translated;
     return variable;                                               \
   }
 
+// What has the variables of another library for its own.
+#define KB_PTX_BIND \
+  extern "C" __attribute__((visibility("default"))) void kb_ptx_bind(px::Byte* const* to)
+
 // A word that the loader may set.
 #define KB_PTX_WORD(name) extern "C" __attribute__((visibility("default"))) uint32_t name = 0;
 
