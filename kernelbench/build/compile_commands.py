@@ -5,6 +5,7 @@ Source: Clang's documentation, "JSON Compilation Database Format Specification".
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -28,18 +29,19 @@ _RELOCATABLE = ("-dc", "--device-c")
 
 
 def sources_of_target(file: Path, target: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The sources of a target and what nvcc is to be given for them.
+    """The sources of targets and what nvcc is to be given for them.
 
     Args:
         file: The ``compile_commands.json``.
-        target: Its name in CMake; empty for the only one, and where no output names one.
+        target: Its name in CMake, and those of the libraries that it links, with commas between;
+            empty for the only one, and where no output names one.
 
     Returns:
         The sources, and the flags of all of them, with absolute folders. Architectures, outputs
         and levels of optimization are left to who compiles.
 
     Raises:
-        UsageError: If the file is none, or names another or no such target, or if its sources
+        UsageError: If the file is none, or names others or no such target, or if their sources
             are compiled with different values of a macro.
     """
     by_target: dict[str, list[Mapping[str, Any]]] = {}
@@ -49,11 +51,15 @@ def sources_of_target(file: Path, target: str) -> tuple[tuple[str, ...], tuple[s
     named = sorted(filter(None, by_target))
     if not target and len(named) == 1:
         target = named[0]
-    if target not in by_target or (named and not target):
+    asked = target.split(",")
+    if not by_target.keys() >= {*asked} or (named and not target):
         known = f"targets: {', '.join(named)}" if named else "no targets"
-        raise UsageError(f"{file} has {known}", "name one of its targets with --target")
+        raise UsageError(
+            f"{file} has {known}",
+            "name one of them, and the libraries that it links: --target NAME,LIBRARY",
+        )
     sources, flags = [], dict[str, None]()
-    for entry in by_target[target]:
+    for entry in itertools.chain.from_iterable(by_target[each] for each in asked):
         folder = Path(entry["directory"])
         sources.append(_near(folder / entry["file"]))
         flags |= dict.fromkeys(_kept(_words(entry), folder))

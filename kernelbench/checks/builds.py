@@ -40,7 +40,7 @@ def built_by(command: str, named: Sequence[str], arch: int) -> Built:
         arch: What nvcc compiles for, such as 90.
 
     Raises:
-        UsageError: If it fails, or if nobody knows which program is meant.
+        UsageError: If it fails, or if it has linked no program.
         EnvironmentProblem: Without nvcc.
     """
     nvcc = needed_nvcc("what --build makes").path
@@ -69,8 +69,6 @@ def built_by(command: str, named: Sequence[str], arch: int) -> Built:
             f"`{command}` has linked no program with kernels in this folder",
             "name the program; what was built before has to be cleaned first",
         )
-    if len(made) > 1:
-        raise UsageError(f"`{command}` has linked {', '.join(made)}", "name the one to check")
     return Built(tuple(made), ())
 
 

@@ -18,7 +18,7 @@ from conftest import Outcome
 from kernelbench.base.errors import UsageError
 from kernelbench.build.compile_commands import sources_of_target
 from kernelbench.build.nvcc_wrapper import for_emulator
-from kernelbench.checks import files
+from kernelbench.checks import builds, files
 from kernelbench.checks.api import check
 from kernelbench.checks.rows import CheckRequest, FileOptions, StepCheck
 from kernelbench.machine import toolchain
@@ -250,6 +250,13 @@ def test_the_ptx_that_a_driver_would_take() -> None:
     assert best_for(103, [later]) is None and best_for(90, []) is None
 
 
+@needs_nvcc
+def test_each_program_that_a_build_has_linked_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builds, "_programs_since", lambda _: [Path("two"), Path("bin/one")])
+    assert builds.built_by("true", [], 90).programs == ("./bin/one", "./two")
+    assert builds.built_by("true", ["./two"], 90).programs == ("./two",)
+
+
 def test_texts_are_linked() -> None:
     head = ".version 9.0\n.target sm_90\n.address_size 64\n"
     one = head + (
@@ -314,6 +321,12 @@ def test_what_is_kept_of_a_compilation(repository: Path) -> None:
     sources, flags = sources_of_target(compilations(repository), "sums")
     assert [Path(each).name for each in sources] == ["main.cu", "words.cpp"]
     include = repository / "include"
+    database = compilations(repository)
+    entries = json.loads(database.read_text())
+    entries[1]["output"] = entries[1]["output"].replace("sums.dir", "words.dir")
+    database.write_text(json.dumps(entries))
+    assert sources_of_target(database, "sums,words") == (sources, flags)
+    assert sources_of_target(database, "sums")[0] == sources[:1]
     assert flags == ("-DTHREADS=128", "-I/usr/include/none", f"-I{include}", "-std=c++17")
 
 

@@ -193,8 +193,8 @@ def program_library(program: ProgramSources, arch: int) -> Path:
         if found := _UNDEFINED.search(error.reason):
             raise UsageError(
                 f"{file}: calls {found[1]}, which none of its sources has",
-                "name the source that has it, or the library with -l, or have your own build link: "
-                "kernelbench check --build COMMAND",
+                "name the source that has it, the library with -l, or its target too (--target "
+                "NAME,LIBRARY), or have your own build link: kernelbench check --build COMMAND",
             ) from error
         raise UsageError(error.message, error.hint) from error
 
