@@ -29,6 +29,7 @@ class TomlTable:
     def __init__(self, file: Path, values: dict[str, Any], prefix: str = "") -> None:
         self.file = file
         self._left = dict(values)
+        self._fields = ", ".join(values) or "no field"
         self._known: list[str] = []
         self._prefix = prefix
 
@@ -66,7 +67,9 @@ class TomlTable:
         self._known.append(name)
         if name not in self._left:
             if required:
-                raise self.fail(name, f"missing, expected {expectation}")
+                error = self.fail(name, f"missing, expected {expectation}")
+                error.hint = f"the fields there: {self._fields}"
+                raise error
             return None
         return self._left.pop(name)
 

@@ -74,7 +74,7 @@ def compared(comparison: Comparison, explain: bool) -> None:
 #: By whether a result is exact; None where only a task's own check knows.
 _HOW_RIGHT = {
     True: ", every bit",
-    False: ", within the derived bound",
+    False: ", within the problem's bound",
     None: ", by the task's own check",
 }
 

@@ -156,7 +156,10 @@ class _WithArguments(click.Command):
     help="Take sources and flags from a compile_commands.json, as CMake writes it.",
 )
 @click.option(
-    "--target", metavar="NAME", default="", help="Whose sources, with --compile-commands."
+    "--target",
+    metavar="NAMES",
+    default="",
+    help="Whose sources, with --compile-commands; with commas between.",
 )
 @options.count_option("--jobs", "Shapes to check at the same time.", most=256, shown="one per core")
 @options.count_option(

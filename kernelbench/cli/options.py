@@ -71,7 +71,8 @@ class Percent(click.ParamType[float]):
         except ValueError:
             self.fail(f"expected a percentage such as 0.5%, found {value!r}", param, ctx)
         if not 0 <= number < 1:
-            self.fail(f"expected 0% to 100%, found {value!r}", param, ctx)
+            sign = "" if text.endswith("%") else "; write 5% for 5 percent"
+            self.fail(f"expected 0% to 100%, found {value!r}{sign}", param, ctx)
         if number >= 0.1 and not text.endswith("%"):
             # Who types 0.5 means half a percent more often than half: a gate must not guess.
             self.fail(

@@ -36,7 +36,7 @@ class RunView(console.Watching):
         self._lineages: list[Lineage] = []
         self._reports: list[tuple[str, str, str, EmulatorReport]] = []
         self._shapes = 0
-        self._emulated: list[str] = []
+        self._kernels: list[str] = []
 
     def reported(self, step: str, shape: str, inputs: str, report: EmulatorReport) -> None:
         """Show a report of the emulator after the rows."""
@@ -61,13 +61,13 @@ class RunView(console.Watching):
         self._lineages = [run.lineage for run in plan.steps]
         self._shapes = sum(len(run.shapes) for run in plan.steps)
         timing, seed = plan.timing, plan.settings.seed
+        self._kernels = [run.step.name for run in plan.steps if run.step.kind != "python"]
         for where, group in groupby(plan.steps, key=lambda run: run.target):
             names = [run.step.name for run in group]
             label = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
             device = where.gpu.name if where.gpu else environment.cpu_name()
             parts = [f"executor {where.executor.name}", device]
             if where.emulation is not None:
-                self._emulated += names
                 parts.append(f"{where.emulation.sms} SMs emulated")
                 if where.emulation.mma_rounding != "fp32":
                     parts.append(f"MMA rounding {where.emulation.mma_rounding}")
@@ -132,14 +132,14 @@ class RunView(console.Watching):
         for (step, text), places in told.items():
             head = f"  {step} {', '.join(places)}: "
             self._to.print(console.Text.assemble((head, "bold"), text))
-        legend = "= every bit of the rounded reference · ≈ within the derived bound"
+        legend = "= every bit of the rounded reference · ≈ within the problem's bound"
         if any(row.status == "pass" and row.exact is None for row in rows):
             legend = "✓ right by the task's own check, on data that no step has seen"
         self._to.say(f"  {legend}", "dim")
         words = [f"{count} {status}".replace("pass", "passed") for status, count in counts.items()]
         self._to.print(f"→ {', '.join(words)} of {len(groups)}")
-        if self._emulated:
-            which = " ".join(self._emulated) if len(self._emulated) < 4 else "STEP"
+        if self._kernels:
+            which = " ".join(self._kernels) if len(self._kernels) < 4 else "STEP"
             self._to.print(f"  [dim]races were not looked for: kernelbench check {which}[/dim]")
 
     def scores(self, found: Sequence[TaskScore]) -> None:

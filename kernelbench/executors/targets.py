@@ -13,7 +13,7 @@ import functools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
-from kernelbench.base.errors import EnvironmentProblem, PlannedStepError, UsageError
+from kernelbench.base.errors import EnvironmentProblem, UsageError
 from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
 from kernelbench.executors.emulated import EMULATOR
 from kernelbench.executors.executor import Executor, Target
@@ -22,6 +22,7 @@ from kernelbench.executors.torch_cpu import TORCH
 from kernelbench.machine.devices import require_torch
 from kernelbench.project.installed import entry_points_of
 from kernelbench.project.model import Step
+from kernelbench.project.registry import require_runnable
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -133,17 +134,13 @@ def resolve(
 
     Raises:
         PlannedStepError: If the step has no kernel yet.
-        UsageError: If ``requested`` is not an executor.
+        UsageError: If ``requested`` is not an executor, or if its entry file is missing.
         EnvironmentProblem: If this machine cannot run it so; says why and what can.
     """
     known = {executor.name: executor for executor in executors()}
     if requested != "auto" and requested not in known:
         raise UsageError(f"unknown executor {requested!r}", f"choose from auto, {', '.join(known)}")
-    if step.status == "planned" or step.entry is None:
-        raise PlannedStepError(
-            f"{step.name} is planned: its kernel is not written yet",
-            "`kernelbench list` shows the steps that run",
-        )
+    require_runnable(step)
     found = executors_for(step, device)
     working = [name for name, works, _ in found if works]
     if requested == "auto":

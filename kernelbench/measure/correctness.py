@@ -143,7 +143,8 @@ class Checker:
         self._require_unchanged(first, fresh, "call on new values")
         reference = shared_reference(self.references, case, fresh, seed_b)
         verdict = self._merge(
-            verdict, self._compare(out_third, reference, case, first, poison_third)
+            verdict,
+            self._compare(out_third, reference, case, first, poison_third, before=out_first),
         )
         if self.device.startswith("cuda") and same_form:
             self._check_ordering(case, first, second, reference)
@@ -224,11 +225,17 @@ class Checker:
         case: Case,
         inputs: Inputs,
         poison: torch.Tensor,
+        before: list[torch.Tensor] | None = None,
     ) -> OutputVerdict:
+        """``before``: what a call that was right gave for other values at the same addresses."""
         verdict = case.compare(outputs, reference)
         if verdict.ok:
             return verdict
-        raise _Failed(_judged("wrong", verdict, why_wrong(verdict, inputs, poison)))
+        reason = why_wrong(verdict, inputs, poison)
+        if before is not None:
+            same = _differing_elements(outputs, before) == 0
+            reason = f"call on new values: {'it gives the earlier result; ' * same}{reason}"
+        raise _Failed(_judged("wrong", verdict, reason))
 
     def _require_repeatable(
         self, first: list[torch.Tensor], second: list[torch.Tensor], reference: Any, case: Case
@@ -332,12 +339,19 @@ def why_wrong(verdict: OutputVerdict, inputs: Inputs, poison: torch.Tensor) -> s
         inputs: Those of the call, its outputs as the call has left them.
         poison: What the outputs were filled with before the call.
     """
-    stale = sum(int(mask.sum()) for mask in inputs.arena.unwritten(poison))
+    kept = by_chance = 0.0
+    for mask, output in zip(inputs.arena.unwritten(poison), inputs.outputs, strict=True):
+        # What is written equals its random poison by chance: one of 65536 if it has 16 bits.
+        chance = 256.0 ** -output.element_size()
+        held = int(mask.sum())
+        written = (mask.numel() - held) / (1 - chance)
+        kept, by_chance = kept + held, by_chance + written * chance
+    never = kept - by_chance
+    if never <= 16 + 5 * by_chance**0.5:
+        return verdict.reason
     total = sum(output.numel() for output in inputs.outputs)
-    # A right element equals its random poison bits by chance: one in 65536 for 16-bit outputs.
-    if stale > 16 + total / 4096:
-        return f"{stale} of {total} output elements were never written; {verdict.reason}"
-    return verdict.reason
+    count = f"about {float(f'{never:.3g}'):.0f}" if by_chance > 0.5 else f"{never:.0f}"
+    return f"{count} of {total} output elements were never written; {verdict.reason}"
 
 
 def _judged(

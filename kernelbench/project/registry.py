@@ -45,6 +45,7 @@ class Lineages:
     lineages: tuple[Lineage, ...]
     steps: tuple[Step, ...]
     with_shipped: bool = False
+    nowhere: bool = False
 
     @functools.cached_property
     def shipped(self) -> Lineages:
@@ -91,7 +92,9 @@ class Lineages:
                     f"unknown step {name!r}: {folder} has no step.toml",
                     f"write one, or move the folder away and `kernelbench new {name} --from STEP`",
                 )
-        return UnknownNameError("step", name, [*(step.name for step in self.all_steps), *others])
+        where = " (this folder is in no project)" if self.nowhere else ""
+        known = [*(step.name for step in self.all_steps), *others]
+        return UnknownNameError("step", name, known, where)
 
     def peers_of(self, steps: Sequence[Step]) -> list[Step]:
         """The peers of the lineages that any of these steps is of, without the steps themselves."""
@@ -284,7 +287,7 @@ def load_lineages(
             )
         seen[step.name] = step
     beyond = with_shipped and project.root != shipped_root()
-    return Lineages(tuple(lineages), tuple(steps), beyond)
+    return Lineages(tuple(lineages), tuple(steps), beyond, project.nowhere)
 
 
 def require_runnable(step: Step) -> Path:

@@ -156,6 +156,10 @@ def test_compiled_steps_need_their_executors_parts(monkeypatch, tmp_path):
     assert "needs C++20" in verdicts(step)["emulator"][1]
     found.append(toolchain.Compiler("clang++", Path("clang++"), "17.0.6"))
     monkeypatch.setattr(compiled_module, "nvcc", lambda: here)
+    with pytest.raises(UsageError, match=r"v10: .*launch\.cu is missing"):
+        targets.resolve(step)
+    step.path.mkdir()
+    step.entry.touch()
     assert targets.resolve(step).executor == targets.GPU
     assert targets.resolve(step, "emulator") == targets.Target(
         targets.EMULATOR, "cpu", None, DEFAULT_EMULATION

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import runpy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,12 +14,12 @@ import torch
 
 from kernelbench.base.errors import FaultyReferenceError, ProblemError, UsageError
 from kernelbench.lineages.scaffold import files_of, template_names
-from kernelbench.measure.correctness import Checker
+from kernelbench.measure.correctness import Checker, why_wrong
 from kernelbench.problems.tensor.problem import TensorProblem
 from kernelbench.problems.tensor.tolerance import Bound, TensorReference, gamma, judge_tensors
-from kernelbench.project.arena import MixedArena
+from kernelbench.project.arena import GuardedOutputs, MixedArena
 from kernelbench.project.error_attribution import guarded
-from kernelbench.project.problem import Problem, Work
+from kernelbench.project.problem import Inputs, OutputVerdict, Problem, Work
 from kernelbench.project.shapes import ShapeFieldError
 from kernelbench.worker.call_sequence import laid_over, with_outputs_of
 
@@ -175,6 +176,36 @@ class TestGivenOutputs:
         found = check(step, of(Norms), rows=2000)
         assert found.status == "wrong"
         assert "were never written" in found.reason
+
+    def test_what_an_earlier_call_gave_is_named(self) -> None:
+        kept: dict[int, Any] = {}
+
+        def step(data: Any) -> None:
+            norms(data)
+            made = data["norm"].clone(), data["large"].clone()
+            earlier = kept.setdefault(data["x"].data_ptr(), made)
+            data["norm"].copy_(earlier[0])
+            data["large"].copy_(earlier[1])
+
+        found = check(step, of(Norms))
+        assert found.status == "wrong"
+        assert found.reason.startswith("call on new values: it gives the earlier result; ")
+
+    def test_what_is_poison_by_chance_is_not_counted(self) -> None:
+        """Of 100,000 elements of 8 bits some 390 equal their poison."""
+        outputs = GuardedOutputs([(100_000,)], torch.uint8, "cpu")
+        inputs = Inputs({}, [], [*outputs.views], outputs)
+        poison = outputs.draw_poison(1)
+        outputs.fill(poison)
+        verdict = OutputVerdict(False, False, 1.0, "wrong")
+        outputs.views[0].random_(generator=torch.Generator().manual_seed(2))
+        assert why_wrong(verdict, inputs, poison) == "wrong"
+        outputs.flat[: outputs.spans[0][0] + 20_000] = poison[: outputs.spans[0][0] + 20_000]
+        count = re.fullmatch(
+            r"about (\d+)00 of 100000 output elements were never written; wrong",
+            why_wrong(verdict, inputs, poison),
+        )
+        assert count and 198 <= int(count[1]) <= 202
 
     def test_an_arena_of_several_dtypes(self) -> None:
         arena = MixedArena([((3, 5), torch.bool), ((), torch.float64), ((7,), torch.int16)], "cpu")
