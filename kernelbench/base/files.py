@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,6 @@ def write_folder(target: Path, files: Mapping[str, str | Path]) -> None:
     Raises:
         EnvironmentProblem: If it cannot be written. Folders that were made for it go again.
     """
-    import shutil
     import tempfile
 
     new = [folder for folder in target.parents if not folder.exists()]

@@ -5,6 +5,7 @@ A compiled step is built from its own source; of PTX, Triton and CUDA steps the 
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,14 +28,12 @@ from kernelbench.machine.devices import require_torch
 from kernelbench.machine.toolchain import INSTALL_NVCC, emulator_compiler, nvcc
 from kernelbench.project import overlay
 from kernelbench.project.model import Step
+from kernelbench.project.problem import Kernel, Problem
 from kernelbench.project.shipped import shipped_blocks
 
 if TYPE_CHECKING:
-    import ctypes
-
     from kernelbench.emulator.runtime import Runtime
     from kernelbench.emulator.symbols import Symbols
-    from kernelbench.project.problem import Kernel, Problem
 
 #: From the end of a call's limit, which the emulator keeps itself, to the watchdog's.
 _GRACE_S = 10.0

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from kernelbench.emulator.settings import Emulation
 from kernelbench.machine.devices import GpuInfo
 from kernelbench.project.model import Step
-
-if TYPE_CHECKING:
-    from kernelbench.project.problem import Kernel, Problem
-
+from kernelbench.project.problem import Kernel, Problem
 
 Isolation = Literal["always", "on request"]
 

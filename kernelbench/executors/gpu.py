@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kernelbench.emulator.settings import Emulation
 from kernelbench.executors.executor import Isolation, Target
@@ -24,9 +23,7 @@ from kernelbench.machine import devices
 from kernelbench.machine.arch import SOFT_ARCHES, STEP_ARCHES
 from kernelbench.machine.devices import GpuInfo
 from kernelbench.project.model import Step
-
-if TYPE_CHECKING:
-    from kernelbench.project.problem import Kernel, Problem
+from kernelbench.project.problem import Kernel, Problem
 
 
 def find_gpu(device: int) -> tuple[GpuInfo | None, str]:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernelbench.emulator.settings import Emulation
 from kernelbench.executors.executor import Isolation, Target
 from kernelbench.kinds import callables, python_step
 from kernelbench.project.model import Step
-
-if TYPE_CHECKING:
-    from kernelbench.project.problem import Kernel, Problem
+from kernelbench.project.problem import Kernel, Problem
 
 
 @dataclass(frozen=True)

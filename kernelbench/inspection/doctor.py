@@ -27,6 +27,7 @@ from kernelbench.executors import targets
 from kernelbench.executors.executor import Executor
 from kernelbench.machine import clocks, devices
 from kernelbench.machine.toolchain import INSTALL_NVCC, builds_emulator, emulator_compiler
+from kernelbench.measure import probes
 from kernelbench.project.project_file import Project, find_project
 from kernelbench.project.registry import Step, load_lineages
 
@@ -190,8 +191,6 @@ def _compiler_rows() -> Iterator[DoctorRow]:
 
 def _probes_row() -> DoctorRow:
     """Whether the device probes compile; they are not run, which would need a CUDA context."""
-    from kernelbench.measure import probes
-
     found = devices.gpus()
     if not found:
         return DoctorRow("probes", "missing", "no GPU to build them for")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from kernelbench.executors.targets import Target
+from kernelbench.kinds.callables import describe_exception
 from kernelbench.project.model import Lineage, Step
 from kernelbench.project.problem_loading import load_problem
 
@@ -58,8 +59,6 @@ class CallsMade:
 def perform(job: ToolJob) -> CallsMade:
     """Load the step and make the calls that the job asks for."""
     import torch
-
-    from kernelbench.kinds.callables import describe_exception
 
     problem = load_problem(job.lineage)
     try:

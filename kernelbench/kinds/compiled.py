@@ -15,21 +15,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from kernelbench.base.errors import EnvironmentProblem, UsageError
+from kernelbench.build.flatten import BACKEND, Folders, flatten
 from kernelbench.kinds.callables import notes_of
+from kernelbench.kinds.loaded_step import LoadedStep
+from kernelbench.kinds.protocol import CompiledProblem
 from kernelbench.machine.arch import SOFT_ARCHES, STEP_ARCHES
 from kernelbench.machine.toolchain import INSTALL_NVCC, cuda_arch_flags, nvcc
 from kernelbench.project import overlay
 from kernelbench.project.building_blocks import building_blocks
 from kernelbench.project.model import Step
+from kernelbench.project.problem import Kernel, Problem
 
 if TYPE_CHECKING:
     from kernelbench.build.compiler import Recipe
-    from kernelbench.build.flatten import Folders
     from kernelbench.emulator.runtime import Runtime
     from kernelbench.emulator.symbols import Symbols
-    from kernelbench.kinds.loaded_step import LoadedStep
-    from kernelbench.kinds.protocol import CompiledProblem
-    from kernelbench.project.problem import Kernel, Problem
 
 _GPU_FLAGS = (
     "-std=c++20", "-O3", "-lineinfo", "--cudart", "static", "-Xcompiler", "-fvisibility=hidden",
@@ -76,8 +76,6 @@ class LibraryExecutor:
         Raises:
             EnvironmentProblem: If the library cannot be loaded.
         """
-        from kernelbench.kinds.loaded_step import LoadedStep
-
         path = self.library(step, check=check)
         if copy is not None:
             path = Path(shutil.copyfile(path, copy))
@@ -178,8 +176,6 @@ def gpu_recipe(step: Step, *, soft: bool, flags: Sequence[str] = (), what: str =
 
 def backend_folders(step: Step, backend: str) -> Folders:
     """Where the files of a compiled step are, for one file of them all."""
-    from kernelbench.build.flatten import BACKEND, Folders
-
     common = common_folder(step)
     blocks = [(f"lineage{i or ''}", folder) for i, folder in enumerate(lineage_blocks(step))]
     folders = [("step", overlay.entry_of(step).parent), *blocks, ("common", common)]
@@ -192,8 +188,6 @@ def flat_source(step: Step) -> str:
     Raises:
         UsageError: If it cannot be made one, or there is no backend of its arch.
     """
-    from kernelbench.build.flatten import flatten
-
     if step.arch not in STEP_ARCHES or not has_backend(step, native_backend(step)):
         raise UsageError(f"{step.name} is written for {step.arch}, for which there is no backend")
     return flatten(overlay.entry_of(step), backend_folders(step, native_backend(step)))

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from kernelbench.base.errors import EnvironmentProblem
+from kernelbench.build.torch_extension import imported_extension
 from kernelbench.kinds import python_step
 from kernelbench.kinds.callables import LoadError
+from kernelbench.kinds.cuda_function import expressions, open_function
 from kernelbench.machine.devices import GpuInfo
 from kernelbench.machine.toolchain import INSTALL_NVCC, nvcc, own_arch, runs_on, unknown_arch
 from kernelbench.project.model import Step
-
-if TYPE_CHECKING:
-    from kernelbench.project.problem import Kernel
+from kernelbench.project.problem import Kernel
 
 
 def cuda_step_runs_on(step: Step, gpu: GpuInfo | None, problem: str) -> tuple[bool, str]:
@@ -59,7 +59,6 @@ def load_cuda_step(step: Step, gpu: GpuInfo | None, device: str) -> Kernel:
     path = _library(step, gpu)
     if cuda_build.is_extension(step):
         return open_extension(step, path)
-    from kernelbench.kinds.cuda_function import open_function
 
     return open_function(step, path, device)
 
@@ -77,9 +76,7 @@ def open_extension(step: Step, path: Path) -> Kernel:
         EnvironmentProblem: If the extension cannot be loaded.
         LoadError: If it has no such function.
     """
-    from kernelbench.build.torch_extension import imported_extension
     from kernelbench.kinds import cuda_build
-    from kernelbench.kinds.cuda_function import expressions
 
     try:
         module = imported_extension(cuda_build.EXTENSION, path)

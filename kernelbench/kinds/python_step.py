@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kernelbench.kinds.callables import load_callable
 from kernelbench.machine import devices
@@ -13,9 +12,7 @@ from kernelbench.machine.devices import GpuInfo
 from kernelbench.machine.toolchain import runs_on
 from kernelbench.project import overlay
 from kernelbench.project.model import Step
-
-if TYPE_CHECKING:
-    from kernelbench.project.problem import Kernel, Problem
+from kernelbench.project.problem import Kernel, Problem
 
 
 def load_python_step(step: Step, problem: Problem | None = None, device: str = "cpu") -> Kernel:

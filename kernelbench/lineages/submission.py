@@ -20,16 +20,14 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from kernelbench.base.errors import UsageError
 from kernelbench.kinds.callables import ENTRY_POINT
+from kernelbench.kinds.protocol import ExportableProblem
 from kernelbench.lineages.compiled_export import compiled_text
+from kernelbench.project.problem import Problem
 from kernelbench.project.registry import Step, require_runnable
-
-if TYPE_CHECKING:
-    from kernelbench.kinds.protocol import ExportableProblem
-    from kernelbench.project.problem import Problem
 
 MAX_BYTES = 1_000_000
 BANNED = "stream"

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from kernelbench.project.model import Step
+from kernelbench.project.model import Step
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import platform
 import re
 import shutil
 import subprocess
+import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +58,6 @@ def cuda_tools(name: str) -> Iterator[Path]:
         if os.environ.get(variable):
             yield Path(os.environ[variable]) / "bin" / name
     yield Path("/usr/local/cuda/bin") / name
-    import sysconfig
 
     for folder in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
         # PyPI's packages install below nvidia/cu13, their CUDA 12 forerunners by name.

@@ -388,7 +388,6 @@ def shared_reference(folder: str, case: Case, inputs: Inputs, seed: int) -> Any:
     problem = case.problem
     if not folder or not getattr(problem, "shares_references", True):
         return case.reference(inputs)
-    import torch
 
     settings = problem.settings() if isinstance(problem, GuardedProblem) else vars(problem)
     what = repr((problem.name, settings, case.shape, case.input_class, seed))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.build import compiler
+from kernelbench.machine import devices
 
 if TYPE_CHECKING:
     import numpy as np
@@ -147,8 +148,6 @@ def load_probes(device: int = 0) -> tuple[Probes | None, str]:
 
     Builds on first use (about 5 s); makes CUDA calls, so only for processes that use the GPU.
     """
-    from kernelbench.machine import devices
-
     found = devices.gpus()
     if not 0 <= device < len(found):
         return None, devices.gpu_problem() or f"no GPU {device}"

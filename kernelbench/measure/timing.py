@@ -17,6 +17,7 @@ This module holds what both kinds of device share, and timing on the CPU; the re
 from __future__ import annotations
 
 import contextlib
+import gc
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -382,8 +383,6 @@ def _out_of_time(started: float, fresh: FreshValues, budget_s: float) -> bool:
 @contextlib.contextmanager
 def quiet_gc() -> Any:
     """Keep Python's garbage collector out of the timed region."""
-    import gc
-
     enabled = gc.isenabled()
     gc.collect()
     gc.disable()

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from kernelbench.base.errors import KernelbenchError
 from kernelbench.executors.targets import device_timed
+from kernelbench.kinds.callables import LoadError
 from kernelbench.problems.gpumode.context import TaskContext, task_context
 from kernelbench.problems.gpumode.task_file import Ranking, Task, read_task
 from kernelbench.problems.gpumode.task_project import task_project
@@ -93,7 +94,6 @@ def wrong_by_task(submission: Path, folder: Path, seed: int) -> str:
             submission's own loading raises of that kind.
         LoadError: If the submission cannot be loaded otherwise.
     """
-    from kernelbench.kinds.callables import LoadError
     from kernelbench.problems import pytree
     from kernelbench.problems.gpumode.task_code import TaskCode  # imports torch
 

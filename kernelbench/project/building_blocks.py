@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 from pathlib import Path
 
@@ -22,7 +23,6 @@ def source_sha(step: Step) -> str:
     any step. The stand-ins for a GPU (``backend/emu``, ``backend/soft``) are not among them.
     """
     import hashlib
-    import json
 
     digest = hashlib.sha256()
     files = sources_of(step)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from kernelbench.base.cache_folder import cache_dir, writing
 from kernelbench.base.errors import UsageError
+from kernelbench.base.files import write_text
 from kernelbench.project.model import Step
 from kernelbench.project.source_files import sources_of
 
@@ -27,9 +28,7 @@ def written_source(name: str, text: str) -> Path:
     Raises:
         EnvironmentProblem: If the cache cannot be written.
     """
-    import hashlib  # `list` comes by here, and needs neither
-
-    from kernelbench.base.files import write_text
+    import hashlib  # `list` comes by here, and does not need it
 
     root = cache_dir()
     file = root / FOLDER / hashlib.sha256(text.encode()).hexdigest()[:32] / name

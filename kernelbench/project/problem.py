@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kernelbench.base.errors import ProblemError
+from kernelbench.project.model import Step
 
 if TYPE_CHECKING:
     import torch
 
     from kernelbench.project.arena import GuardedOutputs
-    from kernelbench.project.model import Step
 
 
 #: A step's callable on its problem's data.

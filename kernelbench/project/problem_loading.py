@@ -8,16 +8,14 @@ import importlib.util
 import sys
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernelbench.base.bytecode import no_bytecode
 from kernelbench.base.errors import KernelbenchError, UnknownNameError, UsageError, torch_missing
 from kernelbench.project.error_attribution import guarded, line_in, shown_path
 from kernelbench.project.installed import installed_problem
 from kernelbench.project.model import Lineage
-
-if TYPE_CHECKING:
-    from kernelbench.project.problem import Problem
+from kernelbench.project.problem import Problem
 
 
 @functools.cache

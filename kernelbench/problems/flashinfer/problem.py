@@ -37,13 +37,12 @@ from kernelbench.problems.flashinfer.models import (
     read_definition,
     read_workload,
 )
+from kernelbench.project.model import Lineage
 from kernelbench.project.problem import Inputs, OutputVerdict, Work
 from kernelbench.project.shapes import ShapeFieldError
 
 if TYPE_CHECKING:
     import torch
-
-    from kernelbench.project.model import Lineage
 
 #: The files of a lineage that ``kernelbench import`` wrote.
 DEFINITION_FILE, WORKLOADS_FILE, ORIGIN_FILE = "definition.json", "workloads.jsonl", "origin.json"

@@ -24,17 +24,13 @@ values), so that every right quantization gives the same bits.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import torch
 
 from kernelbench.problems.fused_moe import fp8
-from kernelbench.problems.fused_moe.shape import MoeData
+from kernelbench.problems.fused_moe.shape import MoeData, MoeShape
 from kernelbench.project.arena import GuardedOutputs
 from kernelbench.project.problem import Inputs
-
-if TYPE_CHECKING:
-    from kernelbench.problems.fused_moe.shape import MoeShape
 
 _CHUNK_BYTES = 1 << 20
 _WEIGHT_SCALE = 2e-4

@@ -27,17 +27,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from kernelbench.base.errors import UnknownNameError, UsageError
+from kernelbench.kinds.loaded_step import LoadedStep
+from kernelbench.kinds.protocol import HostPath
 from kernelbench.problems.fused_moe.shape import INTERMEDIATES, ROUTINGS, MoeShape
 from kernelbench.project.model import Step
-from kernelbench.project.problem import Inputs, OutputVerdict, Work
+from kernelbench.project.problem import Inputs, Kernel, OutputVerdict, Work
 from kernelbench.project.shapes import ShapeFieldError, check_fields, positive_int
 
 if TYPE_CHECKING:
     import torch
-
-    from kernelbench.kinds.loaded_step import LoadedStep
-    from kernelbench.kinds.protocol import HostPath
-    from kernelbench.project.problem import Kernel
 
 _CROWD = 64
 _BLOCK = 128
@@ -294,7 +292,6 @@ class FusedMoe(RoutedProblem):
 
     def host_path(self, step: Step) -> HostPath:
         """The host path that :meth:`bind` uses."""
-        from kernelbench.kinds.protocol import HostPath
         from kernelbench.problems.fused_moe import abi
 
         return HostPath(Path(abi.__file__), "bind_moe", data="MoeData")

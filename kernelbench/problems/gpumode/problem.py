@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelbench.base.errors import FaultyReferenceError, ProblemError
 from kernelbench.problems.gpumode.task_file import Task, TaskShape, read_task, shape_of
+from kernelbench.project.model import Lineage
 from kernelbench.project.problem import Inputs, Kernel, OutputTensors, OutputVerdict, Work
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from kernelbench.problems.gpumode.buffers import Roles
     from kernelbench.problems.gpumode.task_code import TaskCode
-    from kernelbench.project.model import Lineage
 
 FRESH, FIXED = "fresh-seed", "task-seed"
 _REFERENCE = "reference"

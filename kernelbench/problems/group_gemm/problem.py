@@ -17,19 +17,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kernelbench.base.errors import UnknownNameError, UsageError
+from kernelbench.kinds.loaded_step import LoadedStep
+from kernelbench.kinds.protocol import HostPath
 from kernelbench.measure.speed_of_light import Published
 from kernelbench.problems.group_gemm.shape import GroupGemmShape
 from kernelbench.project.model import Step
-from kernelbench.project.problem import Inputs, OutputVerdict, Work
+from kernelbench.project.problem import Inputs, Kernel, OutputVerdict, Work
 from kernelbench.project.shapes import ShapeFieldError, check_fields, positive_ints, whole_numbers
 
 if TYPE_CHECKING:
     import torch
-
-    from kernelbench.kinds.loaded_step import LoadedStep
-    from kernelbench.kinds.protocol import HostPath
-    from kernelbench.project.model import Step
-    from kernelbench.project.problem import Kernel
 
 
 #: Blocks of K from which the steps that share a tile's K among CTAs do so if CTAs are idle.
@@ -297,7 +294,6 @@ class GroupGemm:
 
     def host_path(self, step: Step) -> HostPath:
         """That of ``bind`` where calls are timed."""
-        from kernelbench.kinds.protocol import HostPath
         from kernelbench.problems.group_gemm import abi, tuples
 
         marshal = abi.marshal_of(step)

@@ -25,17 +25,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from kernelbench.kinds.loaded_step import LoadedStep
+from kernelbench.kinds.protocol import HostPath
 from kernelbench.problems.fused_moe.problem import RoutedProblem, halved
 from kernelbench.problems.moe_layer.shape import LayerShape
-from kernelbench.project.problem import Inputs, OutputVerdict, Work
+from kernelbench.project.model import Step
+from kernelbench.project.problem import Inputs, Kernel, OutputVerdict, Work
 
 if TYPE_CHECKING:
     import torch
-
-    from kernelbench.kinds.loaded_step import LoadedStep
-    from kernelbench.kinds.protocol import HostPath
-    from kernelbench.project.model import Step
-    from kernelbench.project.problem import Kernel
 
 _BLOCK = 128
 
@@ -146,7 +144,6 @@ class MoeLayer(RoutedProblem):
 
     def host_path(self, step: Step) -> HostPath:
         """The host path that :meth:`bind` uses."""
-        from kernelbench.kinds.protocol import HostPath
         from kernelbench.problems.moe_layer import abi
 
         return HostPath(Path(abi.__file__), "bind_layer", data="LayerData")

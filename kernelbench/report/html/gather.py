@@ -7,7 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kernelbench.base.errors import KernelbenchError, RecordError
 from kernelbench.base.json_file import read_json
@@ -36,9 +39,7 @@ from kernelbench.report.html.record import (
     Totals,
     project_name,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from kernelbench.stats.blocks import block_differences, samples_of
 
 
 @dataclass
@@ -228,8 +229,6 @@ _BINS = 25
 
 def distribution(values: Sequence[float], low: float, high: float) -> Distribution | None:
     """The histogram of values between two ends; None without values or without width."""
-    import numpy as np
-
     if not values or high <= low:
         return None
     counts, _ = np.histogram(np.clip(values, low, high), bins=_BINS, range=(low, high))
@@ -253,8 +252,6 @@ def differences_of(
     Raises:
         RecordError: If the samples are there and cannot be read.
     """
-    import numpy as np
-
     if entry.samples_file is None or not (results / entry.samples_file).is_file():
         return None
     try:
@@ -278,9 +275,5 @@ def differences_of(
 
 def _differences(blocks: Sequence[Mapping[str, Any]], values: str) -> NDArray[Any]:
     """Of the whole blocks of one session: ln of the candidate's level over the base's."""
-    import numpy as np
-
-    from kernelbench.stats.blocks import block_differences, samples_of
-
     samples = samples_of((block["arm"], block[values], False) for block in blocks)
     return np.zeros(0) if samples is None else block_differences(samples)
