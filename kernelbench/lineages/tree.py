@@ -32,6 +32,7 @@ class Measured:
         time: In microseconds; ``metric`` says of what.
         sol_us: Speed of light of the shape on the device; None if unknown.
         run: Identifier of the saved run.
+        source_sha: Of the step's sources then; empty if the record does not say.
     """
 
     device: str
@@ -42,6 +43,7 @@ class Measured:
     sol_us: float | None
     run: str
     created: str
+    source_sha: str = ""
 
 
 @dataclass(frozen=True)
@@ -275,7 +277,7 @@ def times_of(runs: Iterable[RunRecord]) -> dict[str, list[Measured]]:
             if row.status == "pass" and row.timed is not None:
                 measured = Measured(
                     run.device, row.shape, run.protocol.l2, *row.timed, row.sol_us, run.id,
-                    run.created,
+                    run.created, row.source_sha,
                 )  # fmt: skip
                 found.setdefault((row.step, run.device, row.shape), {})[measured.l2] = measured
         for row in rows:

@@ -13,6 +13,7 @@ from kernelbench.base.errors import KernelbenchError
 from kernelbench.lineages.source_diff import SourceDiff, source_diff
 from kernelbench.lineages.tree import Measured, Node, Tree
 from kernelbench.predict.schedule import Schedule
+from kernelbench.project.building_blocks import source_sha
 from kernelbench.project.context import Context
 from kernelbench.project.problem_loading import load_problem
 from kernelbench.project.registry import Lineage, Step
@@ -162,6 +163,7 @@ def _source_of(source: LineageSource, step: Step) -> tuple[SourceDiff | None, st
 def _step(
     source: LineageSource, node: Node, step: Step, changed: SourceDiff | None, unsaid: str
 ) -> StepPage:
+    now = source_sha(step) if node.measured else ""
     return StepPage(
         name=step.name,
         parent=step.parent,
@@ -177,7 +179,10 @@ def _step(
         config={name: _in_words(value) for name, value in step.config.items()},
         repaired=step.repaired,
         reported=step.reported,
-        times=tuple(StepTimePage(time, _of_sol(time)) for time in node.measured),
+        times=tuple(
+            StepTimePage(time, _of_sol(time), time.source_sha not in ("", now))
+            for time in node.measured
+        ),
         checked=node.checked,
         last_check=node.last_check,
         kernels=source.kernels.get(step.name, ()),

@@ -58,10 +58,16 @@ class ComparisonPage:
 
 @dataclass(frozen=True)
 class StepTimePage:
-    """A measured time, and the speed of light as a fraction of it, if known."""
+    """A measured time.
+
+    Attributes:
+        of_sol: The speed of light as a fraction of it, if known.
+        of_others: The step's sources were others then.
+    """
 
     measured: Measured
     of_sol: float | None
+    of_others: bool
 
 
 @dataclass(frozen=True)
