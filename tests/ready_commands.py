@@ -76,7 +76,7 @@ def _carry_out(
             if ready_children.are_for(asked["arguments"]):
                 ready_children.begin()
             asked["encoding"] = sys.stdout.encoding
-            command_server._command(asked, files)
+            be_fork(lambda: command_server._command(asked, files))
         with socket.socket(fileno=reply) as tells:
             tells.send(b"%d" % pid)
             tells.send(b"%d" % os.waitpid(pid, 0)[1])
@@ -103,6 +103,7 @@ if __name__ == "__main__":
 
     sys.path.pop()
 
+    from kernelbench.base.child_process import be_fork
     from kernelbench.base.errors import KernelbenchError
     from kernelbench.cli import COMMANDS, command_server
 

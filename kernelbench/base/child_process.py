@@ -17,10 +17,11 @@ import subprocess
 import sys
 import tempfile
 import threading
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from kernelbench.base import schema
 from kernelbench.base.errors import EnvironmentProblem, RecordError
@@ -66,6 +67,42 @@ def kill_group(pid: int) -> None:
     for kill in (os.killpg, os.kill):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             kill(pid, signal.SIGKILL)
+
+
+def woken_by_children() -> socket.socket:
+    """What can be read from when a child of this process has ended."""
+    woken, wakes = socket.socketpair()
+    for end in (woken, wakes):
+        end.setblocking(False)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    signal.set_wakeup_fd(wakes.detach())
+    return woken
+
+
+def drain(woken: socket.socket) -> None:
+    """Take all that is there to be read."""
+    with contextlib.suppress(BlockingIOError):
+        woken.recv(4096)
+
+
+def be_fork(body: Callable[[], int | None]) -> NoReturn:
+    """Do what a forked process is for, and end it with the code that this returns, 0 for None.
+
+    It ends with 1 and a traceback if that raises: it never goes on in its parent's code.
+    """
+    code = 1
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        code = body() or 0
+    except BaseException:
+        with contextlib.suppress(BaseException):
+            traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(BaseException):
+                stream.flush()
+        os._exit(code)
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,18 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NoReturn
 
 from kernelbench.base import console
-from kernelbench.base.child_process import end_with_parent, kill_group, python_module
+from kernelbench.base.child_process import (
+    be_fork,
+    drain,
+    end_with_parent,
+    kill_group,
+    python_module,
+    woken_by_children,
+)
 from kernelbench.machine.devices import require_torch
 from kernelbench.worker import served
 
@@ -69,24 +77,19 @@ def serve_commands() -> NoReturn:
     gc.collect()
     gc.freeze()
     listening = served.listen("commands")
-    woken, wakes = socket.socketpair()
-    woken.setblocking(False)
-    wakes.setblocking(False)
-    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-    signal.set_wakeup_fd(wakes.fileno())
+    woken = woken_by_children()
     running: dict[int, socket.socket] = {}
     while True:
         ready, _, _ = select.select([listening, woken, *running.values()], [], [])
         if woken in ready:
-            with contextlib.suppress(BlockingIOError):
-                woken.recv(4096)
+            drain(woken)
             _tell_of_ends(running)
         for pid, connection in running.items():
             if connection in ready:  # nothing is ever said: whoever asked has gone
                 kill_group(pid)
         if listening in ready:
             asks, _ = listening.accept()
-            begun = _begun(asks, (listening, woken, wakes, *running.values()))
+            begun = _begun(asks, (listening, woken, *running.values()))
             if begun is not None:
                 running[begun] = asks
 
@@ -115,7 +118,7 @@ def _begun(asks: socket.socket, others: tuple[socket.socket, ...]) -> int | None
         if not pid:
             for each in (*others, asks):
                 each.close()
-            _command(asked, descriptors)
+            be_fork(partial(_command, asked, descriptors))
         asks.settimeout(None)
         asks.send(b"%d" % pid)
         return pid
@@ -127,38 +130,27 @@ def _begun(asks: socket.socket, others: tuple[socket.socket, ...]) -> int | None
             os.close(descriptor)
 
 
-def _command(asked: dict[str, Any], descriptors: list[int]) -> NoReturn:
-    """Be the command line; never returns."""
-    code = 1
+def _command(asked: dict[str, Any], descriptors: list[int]) -> int:
+    """Be the command line: its exit code."""
+    os.setsid()
+    end_with_parent()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+    os.environ.clear()
+    os.environ.update(asked["environment"])
+    os.chdir(asked["folder"])
+    _reopen(asked["encoding"])
+    console.renew()
+    from kernelbench import cli
+
+    sys.argv = asked["arguments"]
     try:
-        os.setsid()
-        end_with_parent()
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        for number, descriptor in enumerate(descriptors):
-            os.dup2(descriptor, number)
-        os.environ.clear()
-        os.environ.update(asked["environment"])
-        os.chdir(asked["folder"])
-        _reopen(asked["encoding"])
-        console.renew()
-        from kernelbench import cli
-
-        sys.argv = asked["arguments"]
         code = cli.invoke(sys.argv[1:])
-        atexit._run_exitfuncs()
     except SystemExit as left:  # click's, of what completes words in a shell
-        code = int(left.code or 0)
-    except BaseException:
-        import traceback
-
-        traceback.print_exc()
-    finally:
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, AttributeError, ValueError):
-                stream.flush()
-        os._exit(code)
+        return int(left.code or 0)
+    atexit._run_exitfuncs()
+    return code
 
 
 def _reopen(encoding: str) -> None:

@@ -16,12 +16,12 @@ import signal
 import socket
 import sys
 import time
-import traceback
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from kernelbench.base.child_process import end_with_parent
+from kernelbench.base.child_process import be_fork, end_with_parent
 from kernelbench.isolation.requests import (
     MAX_REPLY_BYTES,
     Closed,
@@ -79,7 +79,7 @@ class SandboxProcess:
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self.pid = os.fork()
         if self.pid == 0:
-            _be_submission(theirs)
+            be_fork(partial(_be_submission, theirs))
         theirs.close()
         self._link = ours
 
@@ -129,27 +129,16 @@ class SandboxProcess:
         os._exit(os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 1)
 
 
-def _be_submission(link: socket.socket) -> NoReturn:
+def _be_submission(link: socket.socket) -> None:
     """What the forked process does; it has its socket, the log, and no other descriptor."""
-    code = 1
-    try:
-        end_with_parent()
-        hide_memory(False)
-        _without_reach()
-        for file in list(Path("/proc/self/fd").iterdir()):
-            if int(file.name) > 2 and int(file.name) != link.fileno():
-                with contextlib.suppress(OSError):
-                    os.close(int(file.name))
-        serve(link)
-        code = 0
-    except BaseException:
-        with contextlib.suppress(BaseException):
-            traceback.print_exc()
-    finally:
-        with contextlib.suppress(BaseException):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)
+    end_with_parent()
+    hide_memory(False)
+    _without_reach()
+    for file in list(Path("/proc/self/fd").iterdir()):
+        if int(file.name) > 2 and int(file.name) != link.fileno():
+            with contextlib.suppress(OSError):
+                os.close(int(file.name))
+    serve(link)
 
 
 def read_answer(answer: bytes, nonce: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from kernelbench.project.arena import GUARD_BYTES, GuardedOutputs, bits
+from kernelbench.project.arena import GUARD_BYTES, GuardedOutputs, bits, extent
 
 _ALIGN_BYTES = 1024
 
@@ -51,10 +51,8 @@ class StatefulOutputs(GuardedOutputs):
         where = outputs[0].device if outputs else torch.device(device)
         self.flat = torch.zeros(offset, dtype=torch.uint8, device=where)
         self.views = self._views_of(self.flat)
-        inside = torch.zeros(offset, dtype=torch.bool, device=where)
-        for start, tensor in zip(self._offsets, outputs, strict=True):
-            inside[start : start + _extent_bytes(tensor)] = True
-        self._outside = ~inside
+        sizes = map(_extent_bytes, outputs)
+        self._outside = self._all_but([*zip(self._offsets, sizes, strict=True)])
 
     def fill(self, poison: torch.Tensor) -> None:
         """Poison outputs and guard bands, and put the state back."""
@@ -85,6 +83,4 @@ class StatefulOutputs(GuardedOutputs):
 
 def _extent_bytes(tensor: torch.Tensor) -> int:
     """Bytes from a tensor's first element to its last."""
-    steps = zip(tensor.shape, tensor.stride(), strict=True)
-    elements = 1 + sum((size - 1) * stride for size, stride in steps) if tensor.numel() else 0
-    return elements * tensor.element_size()
+    return extent(tensor) * tensor.element_size()

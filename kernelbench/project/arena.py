@@ -31,6 +31,12 @@ def bits(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.view(_BITS[tensor.element_size()])
 
 
+def extent(tensor: torch.Tensor) -> int:
+    """From its first element to behind its last, in elements."""
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    return 1 + sum((size - 1) * stride for size, stride in steps) if tensor.numel() else 0
+
+
 class GuardedOutputs:
     """One flat allocation that holds every output tensor of a call, with guard bands between.
 

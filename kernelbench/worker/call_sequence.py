@@ -18,7 +18,7 @@ import torch
 from kernelbench.base.seeds import derive
 from kernelbench.emulator.findings import EmulatorReport
 from kernelbench.problems import pytree
-from kernelbench.project.arena import GuardedOutputs, bits
+from kernelbench.project.arena import GuardedOutputs, bits, extent
 from kernelbench.project.problem import Case, Inputs, refill
 from kernelbench.worker.checked_call import A_STREAM, Called, CheckedStep
 from kernelbench.worker.messages import ScheduleRun
@@ -227,7 +227,7 @@ def laid_over(inputs: Inputs, other: Inputs) -> Inputs | None:
         return None
     places: dict[int, torch.Tensor] = {}
     for tensor, place in zip(mine, theirs, strict=True):
-        if tensor.dtype != place.dtype or _extent(tensor) > _extent(place):
+        if tensor.dtype != place.dtype or extent(tensor) > extent(place):
             return None
         words = bits(place)
         view = words.as_strided(tensor.shape, tensor.stride(), words.storage_offset())
@@ -248,15 +248,6 @@ def _with(inputs: Inputs, **changes: Any) -> Inputs:
     changed = copy.copy(inputs)
     vars(changed).update(changes)
     return changed
-
-
-def _extent(tensor: torch.Tensor) -> int:
-    """From its first element to behind its last, in elements."""
-    if not tensor.numel():
-        return 0
-    return 1 + sum(
-        (size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
-    )
 
 
 def _replaced(data: Any, places: dict[int, torch.Tensor]) -> tuple[Any, set[int]]:

@@ -22,7 +22,13 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from kernelbench.base.child_process import end_with_parent, kill_group
+from kernelbench.base.child_process import (
+    be_fork,
+    drain,
+    end_with_parent,
+    kill_group,
+    woken_by_children,
+)
 from kernelbench.isolation.sandbox import SandboxProcess, hide_memory
 from kernelbench.machine.devices import gpus
 from kernelbench.project.problem_loading import load_problem
@@ -150,25 +156,12 @@ class _Workers:
 
     def _fork(self, body: Callable[[], None]) -> int:
         pid = os.fork()
-        if pid:
-            return pid
-        for each in (self.control, self._listening, *self._spares.values()):
-            if each is not None:
-                each.close()
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        code = 1
-        try:
-            body()
-            code = 0
-        except BaseException:
-            import traceback
-
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
+        if not pid:
+            for each in (self.control, self._listening, *self._spares.values()):
+                if each is not None:
+                    each.close()
+            be_fork(body)
+        return pid
 
     def _tell(self, what: dict[str, int]) -> None:
         if self.control is not None:
@@ -191,16 +184,6 @@ def _be_spare(parents_end: socket.socket, control: socket.socket) -> None:
         _work(0, *descriptors)
 
 
-def _wakeup() -> socket.socket:
-    """What can be read from when a worker has ended."""
-    woken, wakes = socket.socketpair()
-    for end in (woken, wakes):
-        end.setblocking(False)
-    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-    signal.set_wakeup_fd(wakes.detach())
-    return woken
-
-
 def _fork_for(control: socket.socket, workers: _Workers) -> bool:
     """Take one job; False if the command line has gone."""
     try:
@@ -218,13 +201,13 @@ def launch(control: socket.socket) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # The command line may be killed while a worker never ends.
     end_with_parent()
-    woken = _wakeup()
+    woken = woken_by_children()
     workers = _Workers(control, None)
     control.send(b"ready")
     while True:
         ready, _, _ = select.select([control, woken], [], [])
         if woken in ready:
-            _drain(woken)
+            drain(woken)
             workers.reap()
         if control in ready and not _fork_for(control, workers):
             return
@@ -232,7 +215,7 @@ def launch(control: socket.socket) -> None:
 
 def serve_command_lines(listening: socket.socket, idle_s: float) -> None:
     """Be the launcher of one command line after another; others are told that it is busy."""
-    woken = _wakeup()
+    woken = woken_by_children()
     workers = _Workers(None, listening)
     spares = _SPARES if gpus() else 0
     workers.make_spares(spares)
@@ -243,7 +226,7 @@ def serve_command_lines(listening: socket.socket, idle_s: float) -> None:
         left = None if control else max(0.0, until - time.monotonic())
         ready, _, _ = select.select(sockets, [], [], left)
         if woken in ready:
-            _drain(woken)
+            drain(woken)
             workers.reap()
         if control in ready and control is not None and not _fork_for(control, workers):
             workers.end_all()
@@ -260,11 +243,6 @@ def serve_command_lines(listening: socket.socket, idle_s: float) -> None:
                 workers.control = asks
             else:
                 asks.close()
-
-
-def _drain(woken: socket.socket) -> None:
-    with contextlib.suppress(BlockingIOError):
-        woken.recv(4096)
 
 
 def main() -> None:
