@@ -9,6 +9,7 @@ import click
 
 from kernelbench.base import console
 from kernelbench.base.errors import UnknownNameError
+from kernelbench.emulator.assumptions import ASSUMPTIONS, LAUNCH_ASSUMPTIONS
 from kernelbench.emulator.findings import CLASSES
 from kernelbench.project.shipped import shipped_root
 
@@ -28,7 +29,8 @@ _STATUSES = {
 def command(name: str) -> None:
     """Print what a class of findings means: wrong code, right code, and why.
 
-    Without CLASS, list all classes. An identity such as race-03307ec162 stands for its class.
+    Without CLASS, list all classes. An identity such as race-03307ec162 stands for its class;
+    names behind `assumed` are explained, too.
 
     \b
     Examples:
@@ -40,11 +42,13 @@ def command(name: str) -> None:
         console.show(rows, console.out)
         return
     kind = re.sub(r"-[0-9a-f]{10}$", "", name)
-    if kind in _STATUSES:
-        console.out.say(_STATUSES[kind], width=min(console.out.width, 80))
+    assumed = ASSUMPTIONS | LAUNCH_ASSUMPTIONS
+    others = _STATUSES | {each: f"Assumed: {text}." for each, text in assumed.items()}
+    if kind in others:
+        console.out.say(others[kind], width=min(console.out.width, 80))
         return
     if kind not in CLASSES:
-        raise UnknownNameError("class of findings", name, [*CLASSES, *_STATUSES])
+        raise UnknownNameError("class of findings", name, [*CLASSES, *others])
     page = shipped_root() / "docs" / "findings" / f"{kind}.md"
     for style, line in _lines(page.read_text(encoding="utf-8")):
         console.out.say(line, style, width=None if style else min(console.out.width, 80))

@@ -42,6 +42,8 @@ _LONGEST_ASM = 12
 _NARROW = "which does not reach the host"
 _BETWEEN_OPERATIONS = ("nothing orders the two", "nothing orders the two streams", "the host wait",
                        _NARROW)  # fmt: skip
+_TOO_NARROW = "the scope of an atomic does not reach the other"
+_OF_REGISTERS = "waits for registers of its CTA"
 _BEFORE_WAIT = "before griddepcontrol.wait (cudaGridDependencySynchronize)"
 #: How the runtime begins an arrival that may belong to the phase that another has completed.
 _SECOND_ARRIVAL = "the count is "
@@ -56,8 +58,8 @@ HELP = {
     "hang": "look for who should complete this wait: a missing arrive, "
     "commit or expect_tx, a wrong arrival count, or a role that left its loop early",
     "timeout": "give it more time by --timeout, or a smaller --shape; or a loop has no end",
-    "race": "order {both}: a CTA barrier (__syncthreads), an mbarrier, a warp's __syncwarp or an "
-    "atomic operation between them",
+    "race": "order {both}: a CTA barrier (__syncthreads), an mbarrier, a warp's __syncwarp, "
+    "cluster.sync() in a cluster, or an atomic operation between them",
     "early-read": "wait for the copy or the MMA of {other} (its mbarrier, wait_group, "
     "tcgen05.wait) before the read at {here}",
     "overwrite": "wait until {other} is done with the buffer (its `empty` barrier, or "
@@ -156,7 +158,9 @@ def finding_lines(
     yield from _place("-->", here, who, label, locate, width)
     if finding.other is not None:
         who = _who(finding.other.role, (), finding.other_thread)
-        yield from _place(":::", finding.other, who, "the other access", locate, width)
+        barrier = finding.kind == "transaction-count"
+        label = "its barrier is initialized here" if barrier else "the other access"
+        yield from _place(":::", finding.other, who, label, locate, width)
     if cause is not None and cause.needs:
         expected = f"{cause.expected} arrival{'s' if cause.expected > 1 else ''} expected here"
         yield from _place(":::", cause.initialized, "", expected, locate, width)
@@ -184,8 +188,10 @@ def _help(finding: Finding) -> str:
         "order the two operations: one stream for both, cudaEventRecord and cudaStreamWaitEvent "
         "(in torch wait_stream or wait_event), or a synchronization by the host between "
         "them": is_between_operations(finding),
-        "move {here} after cudaGridDependencySynchronize (gdc_wait in Triton): what comes before "
-        "that overlaps the grids ahead": text.endswith(_BEFORE_WAIT),
+        "call cudaGridDependencySynchronize (gdc_wait in Triton) before {here}: until then the "
+        "kernel overlaps the grids ahead": text.endswith(_BEFORE_WAIT),
+        "give {both} a scope that has both threads: atomicAdd in place of atomicAdd_block, "
+        "cuda::thread_scope_device, or .gpu in PTX": text.endswith(_TOO_NARROW),
         "make {both} atomic, or order the two CTAs: __threadfence() between the write and the "
         "atomic that announces it and after the one that observes it (or release and acquire at "
         "gpu scope), or two launches": finding.between_ctas,
@@ -196,6 +202,13 @@ def _help(finding: Finding) -> str:
         "that the free waits for": finding.kind == "out-of-bounds" and " freed" in text,
         "put wgmma.fence before the first wgmma.mma_async, and wherever registers that it takes "
         "have been written since": text.endswith("without wgmma.fence before it"),
+        "keep the CTA until the others have done with its shared memory: cluster.sync() between "
+        "{here} and the end of the kernel": finding.kind == "exit" and "has exited" in text,
+        "have the other warpgroups give up registers first (setmaxnreg.dec), or ask for no more "
+        "than the CTA's registers allow": finding.kind == "hang" and _OF_REGISTERS in text,
+        "launch no more CTAs than can reside together: those of "
+        "cudaOccupancyMaxActiveBlocksPerMultiprocessor times the SMs": finding.kind == "hang"
+        and " can reside" in text,
         "launch on the GPU that has the memory (cudaSetDevice before it), or let the other one "
         "in": _ANOTHER_GPUS in text,
     }

@@ -370,7 +370,7 @@ def _needs(pending: int, tx: int) -> str:
     if tx > 0:
         parts.append(_count(tx, "more byte"))
     if tx < 0:
-        parts.append(f"an expect_tx of {_count(-tx, 'byte')} that came without one")
+        parts.append(f"an expect_tx of {_count(-tx, 'more byte')}")
     return " and ".join(parts)
 
 

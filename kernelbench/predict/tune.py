@@ -28,10 +28,10 @@ from kernelbench.runs.plan import plan_check
 from kernelbench.runs.runner import StepRun
 from kernelbench.runs.settings import Names, names_of
 
-_CONSTANT = re.compile(
-    r"^ *(?:inline |static )*constexpr [\w:]+ (?P<name>k[A-Z]\w*) = (?P<value>[^;{}]+);",
-    re.MULTILINE,
+_DECLARATION = re.compile(
+    r"^ *(?:inline |static )*constexpr [\w:]+ (?P<all>k[A-Z]\w* = [^;{}]+);", re.MULTILINE
 )
+_CONSTANT = re.compile(r"(?P<name>k[A-Z]\w*) = (?P<value>.+?)(?=,\s*k[A-Z]\w* = |\Z)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,8 @@ def constants_of(step: Step) -> tuple[Constant, ...]:
     found = []
     for file, path in sources_of(step).items():
         text = path.read_text(encoding="utf-8")
-        for match in _CONSTANT.finditer(text):
+        declared = (each.span("all") for each in _DECLARATION.finditer(text))
+        for match in itertools.chain(*(_CONSTANT.finditer(text, *span) for span in declared)):
             line = text.count("\n", 0, match.start("name")) + 1
             value = " ".join(match["value"].split())
             place = f"{file}:{line}"

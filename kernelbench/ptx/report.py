@@ -9,7 +9,13 @@ from typing import Any, NamedTuple
 from kernelbench.base.errors import IncorrectError
 from kernelbench.emulator import findings
 from kernelbench.emulator.diagnostics import finding_lines
-from kernelbench.emulator.findings import WHICH_STAYS, EmulatorReport, Finding, Waiting
+from kernelbench.emulator.findings import (
+    WHICH_STAYS,
+    EmulatorReport,
+    Finding,
+    Waiting,
+    first_cause,
+)
 from kernelbench.ptx.severity import Lines, Severity, severity_of
 from kernelbench.ptx.sources import PtxSymbols
 
@@ -129,8 +135,13 @@ class Launched:
         return self.with_first(each for each in left if memory_named(each) == memory)
 
     def with_first(self, first: Iterable[PtxFinding]) -> Launched:
-        """The same, with these ahead of what was found."""
-        return replace(self, report=replace(self.report, findings=(*first, *self.report.findings)))
+        """The same, with these ahead of what was found: first those at which a hang's cause is."""
+        cause = first_cause(self.report.waits) if self.report.waits else None
+        where = cause.access.where if cause else ""
+        nearest = sorted(first, key=lambda each: each.finding.access.where != where)
+        return replace(
+            self, report=replace(self.report, findings=(*nearest, *self.report.findings))
+        )
 
 
 def memory_named(note: PtxFinding) -> str:

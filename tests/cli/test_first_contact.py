@@ -14,7 +14,7 @@ from conftest import ROOT, launch
 
 import kernelbench
 from kernelbench.base import console
-from kernelbench.base.errors import EnvironmentProblem, UnknownNameError, UsageError
+from kernelbench.base.errors import EnvironmentProblem, ExitCode, UnknownNameError, UsageError
 from kernelbench.build import compiler
 from kernelbench.build.recipe import Recipe
 from kernelbench.cli import invoke
@@ -74,6 +74,13 @@ def test_a_file_that_is_nothing_to_check(
 def test_long_lists_of_names_are_cut() -> None:
     error = UnknownNameError("step", "zzz", [f"v{i:02}" for i in range(40)])
     assert str(error).endswith("v11 and 28 more")
+
+
+def test_what_is_assumed_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["explain", "dependent-stores"]) == ExitCode.PASS
+    assert capsys.readouterr().out.startswith("Assumed: a store that depends on what an atomic")
+    assert invoke(["explain", "dependent-store"]) == ExitCode.USAGE
+    assert "did you mean 'dependent-stores'?" in capsys.readouterr().err
 
 
 def test_an_arch_that_is_not_emulated_is_explained(

@@ -167,7 +167,7 @@ def test_the_headline_of_a_hang_is_the_cause_and_not_a_victim() -> None:
     [
         (0, 2048, "2048 more bytes"),
         (2, 1, "2 more arrivals and 1 more byte"),
-        (0, -512, "an expect_tx of 512 bytes that came without one"),
+        (0, -512, "an expect_tx of 512 more bytes"),
         (0, 0, ""),
     ],
 )

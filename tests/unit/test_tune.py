@@ -40,7 +40,8 @@ def test_constants_are_found_by_name_value_and_place(sized: Step) -> None:
     assert [(c.name, c.value, c.place) for c in constants_of(sized)] == [
         ("kStages", "4", "a.cuh:2"),
         ("kPace", "kN == 16 ? 3 : 2", "a.cuh:4"),
-        ("kStages", "2, kWarps = 3", "launch.cu:2"),
+        ("kStages", "2", "launch.cu:2"),
+        ("kWarps", "3", "launch.cu:2"),
     ]
 
 

@@ -247,7 +247,9 @@ bool Runner::pass_checked() {
   const uint32_t next = (last_ + 1) % count;
   const uint32_t which = decisions_;
   const size_t place = decisions_kept();
-  const uint32_t first = choose(count, next);
+  const uint32_t drawn = evenly_ ? random_awake() : random(count);
+  const uint32_t first =
+      deciding ? decide(scheduler_decision(decisions_++), drawn, next, count) : drawn;
   // One that polls memory goes on for ever: what it polls for must come at last.
   const uint32_t held_up = one_in(4096) ? count : held_up_;
   for (uint32_t i = 0; i < count; ++i) {
@@ -272,6 +274,21 @@ bool Runner::pass_checked() {
   if (held_up >= count) return false;
   last_ = held_up;
   return run_a_lane_first(*warps_[held_up]);
+}
+
+// One of the warps that are awake; any if none is.
+uint32_t Runner::random_awake() {
+  uint32_t awake = 0;
+  for (uint64_t bits : awake_) awake += static_cast<uint32_t>(std::popcount(bits));
+  if (awake == 0) return random(static_cast<uint32_t>(warps_.size()));
+  uint32_t left = random(awake);
+  uint32_t word = 0;
+  while (left >= static_cast<uint32_t>(std::popcount(awake_[word]))) {
+    left -= static_cast<uint32_t>(std::popcount(awake_[word++]));
+  }
+  uint64_t bits = awake_[word];
+  for (; left > 0; --left) bits &= bits - 1;
+  return 64 * word + static_cast<uint32_t>(std::countr_zero(bits));
 }
 
 // A warp's lanes, from a drawn one on; false if none could run, and then nothing was decided.
@@ -355,6 +372,9 @@ void Runner::run(const std::vector<uint32_t>& ids) {
   // meanwhile, and a waiter that can be lapped is.
   const auto warps = static_cast<uint32_t>(warps_.size());
   held_up_ = choose(2 * warps, warps);
+  // The warp behind many that sleep is drawn for each of them: in half of the schedules, so that a
+  // role comes far ahead of those behind it; in the others roles keep abreast.
+  evenly_ = one_in(2);
   if (sigsetjmp(recovery_, 1) == 0) {
     while (live_ > 0 && !abandoned()) {
       if (overdue() || livelocked()) {

@@ -113,6 +113,7 @@ class Runner {
   bool one_in(uint32_t n);
   Decision scheduler_decision(uint32_t number) const;
   uint32_t random(uint32_t bound);
+  uint32_t random_awake();
 
   struct Home {
     std::unique_ptr<Resources> resources;
@@ -132,6 +133,7 @@ class Runner {
   uint32_t in_order_pending_ = 0;
   enum class Style { kMixed, kLate, kEager } style_ = Style::kMixed;
   uint64_t random_state_ = 0;
+  bool evenly_ = false;
   uint32_t held_up_ = ~0u;
   bool owes_help_ = false;
   bool looks_again_ = false;  // threads that poll are run though they would see the same
