@@ -392,3 +392,30 @@ def test_what_is_an_error_in_another_schedule_has_no_words_of_lanes() -> None:
     error = replace(formal, severity="error", finding=replace(formal.finding, text=text), seed=9)
     (both,) = each_once([formal, error])
     assert both.severity == "error" and both.finding.text == text
+
+
+#: The second CTA, by the order in which they come, loops until a plain load finds the first's flag.
+POLLS_PLAINLY = """.version 8.8
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 p)
+{
+  .reg .b64 %a; .reg .b32 %i, %x; .reg .pred %q;
+  ld.param.u64 %a, [p];
+  atom.global.add.u32 %i, [%a], 1;
+  setp.ne.u32 %q, %i, 0; @%q bra WAIT;
+  atom.global.exch.release.gpu.b32 %x, [%a+4], 1;
+  ret;
+WAIT:
+  ld.global.u32 %x, [%a+4];
+  setp.eq.u32 %q, %x, 0; @%q bra WAIT;
+  ret;
+}
+"""
+
+
+def test_a_plain_load_that_polls_lets_others_run() -> None:
+    module = kernelbench.ptx.load("polls.ptx", text=POLLS_PLAINLY)
+    report = module.launch("k", 2, 1, [np.zeros(2, np.uint32)], check=20, limit_s=30)
+    assert {each.finding.kind for each in report.errors} == {"race"}
+    assert report.schedules == 20

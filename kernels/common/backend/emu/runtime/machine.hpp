@@ -45,6 +45,8 @@ struct Thread {
   Scope narrow_scope = Scope::kCta;
   uint32_t fence_epoch = 0;       // after the fence at GPU scope
   uint32_t accessed = 0;          // of its last plain access to global memory
+  const void* loaded = nullptr;   // by its last plain load of a translated kernel
+  uint32_t loads_again = 0;       // and how often in a row
   uint64_t cluster_arrivals = 0;  // generation after the last arrival on the cluster barrier
   uint64_t cluster_waits = 0;     // and after the last wait for it
   Polls polls;

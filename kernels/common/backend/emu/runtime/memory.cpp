@@ -104,6 +104,9 @@ void check_alignment(const void* at, size_t bytes, Pc pc, const char* what) {
 
 namespace {
 
+// Of one word by one thread, with no other load between them.
+constexpr uint32_t kLoadsUntilOthersRun = 1u << 12;
+
 // PTX: ld and st, weak (8): no order but what synchronization gives.
 // An ordinary load or store of the kernel's code. Its own stack is its local memory and registers.
 // Assumption: the compiler's loads and stores are the kernel's: what it keeps in registers, joins
@@ -166,6 +169,15 @@ void weak_load(const void* at, uint32_t bytes) {
   const Pc pc = KB_EMU_PC;
   check_alignment(at, bytes, pc, "a load");
   on_access(at, bytes, false, pc);
+  Thread* const thread = current_thread;
+  if (thread == nullptr) return;
+  thread->loads_again = at == thread->loaded ? thread->loads_again + 1 : 0;
+  thread->loaded = at;
+  // A loop that polls plainly: others run, too, and may write what it waits for.
+  if (thread->loads_again == kLoadsUntilOthersRun) {
+    thread->loads_again = 0;
+    suspend({.kind = Wait::Kind::kYield, .pc = pc});
+  }
 }
 
 // PTX: ld.global.nc (9.7.9.9), tex and suld (9.7.10).
