@@ -170,7 +170,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def checked(project: Path) -> tuple[Any, str]:
     """The record of checking every step, and what was printed."""
     outcome = launch(
-        "check", "tiny", "--schedules", 3, "--sms", "1,2", "--seed", 7, "--json", "-",
+        "check", "tiny", "--schedules", 3, "--sms", "1,2", "--seed", 5, "--json", "-",
         root=project, timeout=280,
     )  # fmt: skip
     assert outcome.code == 3, outcome.err
@@ -194,7 +194,7 @@ def test_a_right_step_is_clean(checked: tuple[Any, str]) -> None:
     assert record["schema"] == "kernelbench.check/1"
     assert record["complete"] is True
     assert len(step_of(record, "right")["binary_sha"]) == 64
-    assert "seed 7" in printed
+    assert "seed 5" in printed
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ def test_a_finding_is_allowed_by_its_identity(checked: tuple[Any, str], project:
     ]
     (folder / "step.toml").write_text(STEP_TOML.format(name="allowed") + "".join(allowances))
     outcome = launch(
-        "check", "allowed", "--schedules", 1, "--sms", 1, "--no-sequence", "--seed", 7,
+        "check", "allowed", "--schedules", 1, "--sms", 1, "--no-sequence", "--seed", 5,
         "--allow", f"{min(identities)}=r2", "--allow", "race-0123456789=gone", root=project,
     )  # fmt: skip
     assert outcome.code == 0, outcome.out
@@ -365,7 +365,7 @@ def test_a_finding_has_a_schedule_that_replays(project: Path, tmp_path: Path) ->
     if not (project / "tiny" / "replayed").exists():
         add_step(project, "replayed", SOURCE.replace("FAULT;", "kRace;"))
     outcome = launch(
-        "check", "replayed", "--schedules", 1, "--sms", 1, "--no-sequence", "--seed", 7,
+        "check", "replayed", "--schedules", 1, "--sms", 1, "--no-sequence", "--seed", 5,
         "--shape", "u1", "--no-save", "--minimize", tmp_path / "m", root=project,
     )  # fmt: skip
     assert outcome.code == 3
