@@ -413,8 +413,10 @@ def test_ctrl_c_before_anything_was_measured(
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 130
-    assert (tmp_path / "err").read_text().count("\n") <= 2
-    assert "Traceback" not in (tmp_path / "err").read_text()
+    said = (tmp_path / "err").read_text()
+    # On a busy machine progress is shown before.
+    assert len([line for line in said.splitlines() if line and " · " not in line]) <= 2
+    assert "Traceback" not in said
     for path in run_record.list_runs(tmp_path / "r"):
         assert not run_record.read_run(path).complete
     _wait_for(lambda: not processes_with(mark), 5)
