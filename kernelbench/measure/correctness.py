@@ -340,9 +340,10 @@ def why_wrong(verdict: OutputVerdict, inputs: Inputs, poison: torch.Tensor) -> s
         poison: What the outputs were filled with before the call.
     """
     kept = by_chance = 0.0
-    for mask, output in zip(inputs.arena.unwritten(poison), inputs.outputs, strict=True):
+    # There are no masks where a step has returned tensors of its own.
+    for mask, view in zip(inputs.arena.unwritten(poison), inputs.arena.views, strict=False):
         # What is written equals its random poison by chance: one of 65536 if it has 16 bits.
-        chance = 256.0 ** -output.element_size()
+        chance = 256.0 ** -view.element_size()
         held = int(mask.sum())
         written = (mask.numel() - held) / (1 - chance)
         kept, by_chance = kept + held, by_chance + written * chance

@@ -136,12 +136,11 @@ class Launched:
 
     def with_first(self, first: Iterable[PtxFinding]) -> Launched:
         """The same, with these ahead of what was found: first those at which a hang's cause is."""
-        cause = first_cause(self.report.waits) if self.report.waits else None
-        where = cause.access.where if cause else ""
-        nearest = sorted(first, key=lambda each: each.finding.access.where != where)
-        return replace(
-            self, report=replace(self.report, findings=(*nearest, *self.report.findings))
-        )
+        found = [*first]
+        if self.report.waits:
+            where = first_cause(self.report.waits).access.where
+            found.sort(key=lambda each: each.finding.access.where != where)
+        return replace(self, report=replace(self.report, findings=(*found, *self.report.findings)))
 
 
 def memory_named(note: PtxFinding) -> str:

@@ -71,8 +71,8 @@ def test_sources_with_flags_and_arguments(bench: Bench, repository: Path) -> Non
     outcome = bench("check", "src/main.cu", *FLAGS, cwd=repository)
     assert outcome.code == 2 and outcome.error == (
         "kernelbench: src/main.cu: calls show, which none of its sources has; "
-        "name the source that has it, or the library with -l, or have your own build link: "
-        "kernelbench check --build COMMAND"
+        "name the source that has it, the library with -l, or its target too (--target "
+        "NAME,LIBRARY), or have your own build link: kernelbench check --build COMMAND"
     )
 
 
