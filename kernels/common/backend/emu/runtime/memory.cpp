@@ -105,7 +105,7 @@ void check_alignment(const void* at, size_t bytes, Pc pc, const char* what) {
 namespace {
 
 // Of one word by one thread, with no other load between them.
-constexpr uint32_t kLoadsUntilOthersRun = 1u << 12;
+constexpr uint32_t kLoadsUntilOthersRun = 1u << 8;
 
 // PTX: ld and st, weak (8): no order but what synchronization gives.
 // An ordinary load or store of the kernel's code. Its own stack is its local memory and registers.
