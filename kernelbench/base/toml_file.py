@@ -49,9 +49,9 @@ class TomlTable:
             line = match["line"] if match and match["line"] else str(text.count("\n") + 1)
             raise UsageError(f"{file}:{line}: not valid TOML: {what}") from error
 
-    def fail(self, name: str, expectation: str) -> UsageError:
+    def fail(self, name: str, expectation: str, hint: str | None = None) -> UsageError:
         """The error for a field that is missing or not as expected."""
-        return UsageError(f"{self.file}: field '{self._prefix}{name}': {expectation}")
+        return UsageError(f"{self.file}: field '{self._prefix}{name}': {expectation}", hint)
 
     def __contains__(self, name: str) -> bool:
         return name in self._left
@@ -67,9 +67,8 @@ class TomlTable:
         self._known.append(name)
         if name not in self._left:
             if required:
-                error = self.fail(name, f"missing, expected {expectation}")
-                error.hint = f"the fields there: {self._fields}"
-                raise error
+                there = f"the fields there: {self._fields}"
+                raise self.fail(name, f"missing, expected {expectation}", there)
             return None
         return self._left.pop(name)
 

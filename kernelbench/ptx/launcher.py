@@ -322,7 +322,7 @@ class PtxModule:
         return malloc is not None and not malloc.defined
 
     def library(self, check: bool) -> ctypes.CDLL:
-        """The module's library, built and loaded when first asked for.
+        """The library of a module that is loaded ``whole``, built when first asked for.
 
         Args:
             check: Whether for the checker.
@@ -330,7 +330,7 @@ class PtxModule:
         return self._library(check, "")
 
     def library_path(self, check: bool) -> Path:
-        """Where the library is; it is built if it is not in the cache."""
+        """Where that library is; it is built if it is not in the cache."""
         return self._path(check, "")
 
     def _library(self, check: bool, kernel: str) -> ctypes.CDLL:

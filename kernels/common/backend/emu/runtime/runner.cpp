@@ -247,9 +247,7 @@ bool Runner::pass_checked() {
   const uint32_t next = (last_ + 1) % count;
   const uint32_t which = decisions_;
   const size_t place = decisions_kept();
-  const uint32_t drawn = evenly_ ? random_awake() : random(count);
-  const uint32_t first =
-      deciding ? decide(scheduler_decision(decisions_++), drawn, next, count) : drawn;
+  const uint32_t first = decided(evenly_ ? random_awake() : random(count), next, count);
   // One that polls memory goes on for ever: what it polls for must come at last.
   const uint32_t held_up = one_in(4096) ? count : held_up_;
   for (uint32_t i = 0; i < count; ++i) {
@@ -305,14 +303,16 @@ bool Runner::run_a_lane_first(Warp& warp) {
 
 // What the seed draws of `bound` choices, or what was decided in its place.
 uint32_t Runner::choose(uint32_t bound, uint32_t usual) {
-  const uint32_t drawn = random(bound);
+  return decided(random(bound), usual, bound);
+}
+
+uint32_t Runner::decided(uint32_t drawn, uint32_t usual, uint32_t bound) {
   return deciding ? decide(scheduler_decision(decisions_++), drawn, usual, bound) : drawn;
 }
 
 // One time in n; usually not.
 bool Runner::one_in(uint32_t n) {
-  const bool drawn = random(n) == 0;
-  return deciding ? decide(scheduler_decision(decisions_++), drawn, 0, 2) != 0 : drawn;
+  return decided(random(n) == 0, 0, 2) != 0;
 }
 
 Decision Runner::scheduler_decision(uint32_t number) const {

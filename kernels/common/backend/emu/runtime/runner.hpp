@@ -110,6 +110,7 @@ class Runner {
   bool wait_for_other_clusters(uint32_t running, uint64_t since);
   bool run_a_lane_first(Warp& warp);
   uint32_t choose(uint32_t bound, uint32_t usual);
+  uint32_t decided(uint32_t drawn, uint32_t usual, uint32_t bound);
   bool one_in(uint32_t n);
   Decision scheduler_decision(uint32_t number) const;
   uint32_t random(uint32_t bound);
