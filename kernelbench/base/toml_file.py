@@ -50,7 +50,13 @@ class TomlTable:
             raise UsageError(f"{file}:{line}: not valid TOML: {what}") from error
 
     def fail(self, name: str, expectation: str, hint: str | None = None) -> UsageError:
-        """The error for a field that is missing or not as expected."""
+        """The error for a field that is missing or not as expected.
+
+        Args:
+            name: The field.
+            expectation: What is wrong with it, or what it should be.
+            hint: What to do about it, where the expectation does not say it.
+        """
         return UsageError(f"{self.file}: field '{self._prefix}{name}': {expectation}", hint)
 
     def __contains__(self, name: str) -> bool:
