@@ -38,7 +38,7 @@ from kernelbench.ptx.demangle import source_name
 from kernelbench.ptx.errors import PtxError, UnsupportedPtxError
 from kernelbench.ptx.library import Translated, library_of, load_library, translated
 from kernelbench.ptx.lowering.translator import global_variables
-from kernelbench.ptx.order_matters import order_matters
+from kernelbench.ptx.order_matters import alone_in_clusters, order_matters
 from kernelbench.ptx.report import PtxFinding, PtxReport, each_once, found_in, notes_in
 from kernelbench.ptx.residency import Ctas, Residency, kept_out, registers_of, residency
 from kernelbench.ptx.sources import PtxSymbols
@@ -51,6 +51,8 @@ _MESSAGE_BYTES = 1024
 _IN_TURN = (1 << 64) - 1  # of ``others``
 _EACH_OTHER = "words that the other writes, in turn, which is not emulated"
 _FROM_OUTSIDE = "check it with the words that it waits for written before its launch"
+#: Of launches that others have run beside, or the host.
+_FROM_ELSEWHERE = {BESIDE, INTERLEAVED, HOST_IN_TURN}
 _GIVES_UP = ("brkpt", "trap", "assertion failed")
 
 
@@ -305,6 +307,10 @@ class PtxModule:
             self._order_matters[kernel] = order_matters(self._source.module, kernel)
         return self._order_matters[kernel]
 
+    def alone_in_clusters(self, kernel: str) -> bool:
+        """As :func:`~kernelbench.ptx.order_matters.alone_in_clusters` has it."""
+        return alone_in_clusters(self._source.module, kernel)
+
     def waits_for_ahead(self, kernel: str) -> bool:
         """Whether a kernel waits for the launch ahead of it, if it may begin before that ends."""
         return self.has_opcode(kernel, "griddepcontrol.wait")
@@ -411,7 +417,8 @@ class PtxModule:
         every = {**arrays, **memory, **self.variables(check)}
         registers = self._registers(kernel) if check else 0
         entry = self._source.translation.entries[kernel]
-        return _OneLaunch(library, entry, form, every, self._lowest, registers)
+        alone = check and self.alone_in_clusters(kernel)
+        return _OneLaunch(library, entry, form, every, self._lowest, registers, alone)
 
     def _registers(self, kernel: str) -> int:
         """Of a thread at first, where the kernel asks for more; 0 if that is not known."""
@@ -470,6 +477,7 @@ class _OneLaunch:
     Attributes:
         lowest: Entries of kernels that hang, or stop by their own check, where another lane than
             the lowest is elected.
+        alone: As :meth:`PtxModule.alone_in_clusters` has it.
     """
 
     library: ctypes.CDLL
@@ -478,6 +486,7 @@ class _OneLaunch:
     arrays: Mapping[str, Any]
     lowest: set[str]
     registers: int = 0
+    alone: bool = False
     written: set[str] = field(default_factory=set)  # by checked launches
 
     @property
@@ -533,6 +542,8 @@ class _Schedules:
         self._notes: list[PtxFinding] = []
         self._made, self._seconds, self._error = 0, 0.0, ""
         self._assumptions: dict[str, None] = {}
+        self._left: dict[str, bytes] = {}  # by the first one in what it has written
+        self._leaves_the_same = launch.alone
 
     def make(self, seeds: Iterable[int], symbols: PtxSymbols) -> None:
         """One launch for each seed, up to the first that hangs or does not end in its time."""
@@ -648,6 +659,10 @@ class _Schedules:
 
     def _once(self, seed: int, symbols: PtxSymbols) -> None:
         entry, lowest = self._launch.entry, self._launch.lowest
+        if self._made == 1 and self._leaves_the_same:
+            self._left = {
+                each: _bytes_in(self._launch.arrays[each]) for each in self._launch.written
+            }
         error, raw = self._tried(seed, first=not self._made)
         if _stuck(raw) and raw["another_elected"] and HOST_IN_TURN not in raw["assumptions"]:
             lowest.add(entry)
@@ -657,6 +672,7 @@ class _Schedules:
             else:
                 error, raw = again
         self._error = error or self._error
+        self._leaves_the_same = self._leaves_the_same and entry not in lowest and self._left_again()
         self.last = resolve_report(raw, symbols)
         self._found += found_in(raw, symbols, seed)
         self._notes += notes_in(raw, symbols, seed)
@@ -664,6 +680,14 @@ class _Schedules:
         self._seconds += self.last.seconds
         self._assumptions |= dict.fromkeys(self.last.assumptions)
         self._assumptions |= dict.fromkeys([ELECT_LOWEST] if entry in lowest else [])
+
+    def _left_again(self) -> bool:
+        """Whether what was written holds what it held behind the first one."""
+        arrays = self._launch.arrays
+        return not self._made or all(
+            _bytes_in(arrays[each]) == self._left.get(each, self._first[each])
+            for each in self._launch.written
+        )
 
     def _tried(self, seed: int, *, first: bool) -> tuple[str, dict[str, Any]]:
         """Why it ended early, and what the runtime reports."""
@@ -686,9 +710,10 @@ class _Schedules:
             of_hangs: What is said of hangs beside their own text.
         """
         found = tuple(_saying(each, of_hangs) for each in each_once(self._found))
+        same = self._leaves_the_same and _FROM_ELSEWHERE.isdisjoint(self._assumptions)
         return PtxReport(
             kernel, found, self.last.waits, self._made, self._seconds, self._error,
-            tuple(self._assumptions), each_once(self._notes),
+            tuple(self._assumptions), each_once(self._notes), same,
         )  # fmt: skip
 
 

@@ -59,6 +59,8 @@ class PtxReport:
         assumptions: What it rests on, keys of :data:`kernelbench.emulator.assumptions.ASSUMPTIONS`
             and ``LAUNCH_ASSUMPTIONS``.
         notes: What may explain that it ends early, or that its program fails.
+        leaves_the_same: Whether the memory that it writes holds the same bytes behind each
+            schedule, and would behind each again; not known of launches that others run beside.
     """
 
     kernel: str
@@ -69,6 +71,7 @@ class PtxReport:
     error: str = ""
     assumptions: tuple[str, ...] = ()
     notes: tuple[PtxFinding, ...] = ()
+    leaves_the_same: bool = False
 
     @property
     def errors(self) -> tuple[PtxFinding, ...]:

@@ -279,6 +279,63 @@ def test_main_fails_in_other_schedules_only(bench: Bench, tmp_path: Path, mistak
         assert again.code == 3 and "main returned 1" in again.out
 
 
+COUNTS_ITS_RUNS = """
+#include <cstdio>
+#include <thread>
+__global__ void k(int* x) {
+  __shared__ int sum, last;
+  if (threadIdx.x == 0) sum = 0;
+  __syncthreads();
+  const int before = atomicAdd(&sum, 1);
+  KERNEL
+  __syncthreads();
+  if (threadIdx.x == 0) x[blockIdx.x] = VALUE;
+}
+int main() {
+  FILE* const runs = fopen("runs", "a");
+  fputs("main\\n", runs), fclose(runs);
+  int *x, y[4];
+  cudaMalloc(&x, sizeof y), cudaMemset(x, 0, sizeof y);
+  HOST
+  k<<<2, 64>>>(x);
+  cudaMemcpy(y, x, sizeof y, cudaMemcpyDeviceToHost);
+  return 0;
+}
+"""
+
+
+OTHER_STREAM = """
+  cudaStream_t other;
+  cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking);
+  int* z;
+  cudaMalloc(&z, 4), cudaMemsetAsync(z, 1, 4, other);
+"""
+
+
+@pytest.mark.parametrize(
+    ("kernel", "value", "host", "again"),
+    [
+        ("", "sum", "", False),
+        ("if (before == 63) last = threadIdx.x;", "last", "", True),
+        ("if (before == 63) atomicAdd(&x[2], 1);", "sum", "", True),
+        ("", "sum + int(clock64() & 0)", "", True),
+        ("", "sum", "std::thread([] {}).join();", True),
+        ("", "sum", OTHER_STREAM, True),
+        ("", "sum", "k<<<2, 64>>>(x);", True),
+    ],
+    ids=["known", "differs", "clusters meet", "a clock", "a thread", "pending", "few schedules"],
+)  # fmt: skip
+def test_main_runs_again_unless_what_it_would_do_is_known(
+    bench: Bench, tmp_path: Path, kernel: str, value: str, host: str, again: bool
+) -> None:
+    """A launch whose clusters have nothing to do with each other is decided by its seed."""
+    text = COUNTS_ITS_RUNS.replace("KERNEL", kernel).replace("VALUE", value)
+    (tmp_path / "runs.cu").write_text(text.replace("HOST", host))
+    outcome = bench("check", "runs.cu", "--seed", 1, cwd=tmp_path)
+    assert outcome.code == 0, outcome.out
+    assert (len((tmp_path / "runs").read_text().splitlines()) > 1) == again
+
+
 @pytest.mark.parametrize("asks", ["cudaEventQuery(done)", "cudaStreamQuery(stream)"])
 def test_a_query_is_no_wait(bench: Bench, tmp_path: Path, asks: str) -> None:
     """CUDA runtime API: cudaErrorNotReady says that it has to be asked again."""

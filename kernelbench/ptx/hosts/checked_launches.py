@@ -46,6 +46,7 @@ _CHANGED = (
     "the host writes: nothing has made the host wait",
     "changed before it was read: nothing has made the host wait",
 )
+_ANY_SEED = range(1 << 64)
 #: CTAs of a launch that is interleaved with another one.
 _MOST_BESIDE = 64
 #: An allocation as the runtime has it, and the variable of a call that makes one.
@@ -100,6 +101,8 @@ class CheckedLaunches:
         self.beside_others = ""
         self.stuck = False
         self._seeks_another = False
+        self._known: list[range] = []  # the seeds of which each has left the same bytes
+        self._in_turn = gpus == 1
 
     def make(
         self, module: PtxModule, kernel: str, grid: Sequence[int], block: Sequence[int] | None,
@@ -136,6 +139,7 @@ class CheckedLaunches:
         if self._seeds:
             self._seed = self._seeds.pop()
         seed, place = self._seed, len(self.made)  # others may be made while this one is
+        self._in_turn &= not self._begun
         gpu = runtime(shipped_blocks()).gpu
         joins = bool(self._begun) and self._begun[-1][1] == gpu
         self._begun.append((kernel, gpu))
@@ -159,8 +163,24 @@ class CheckedLaunches:
         report = replace(report, assumptions=(*report.assumptions, *assumed))
         self.stuck |= report.never_ends
         self.made.insert(place, Launched(words, seed, report))
+        every = range(seed, seed + report.schedules) if order_matters else _ANY_SEED
+        self._known.insert(place, every if report.leaves_the_same else range(0))
         self._seed += report.schedules
         return report
+
+    def known_runs(self, seeds: Iterable[int]) -> dict[int, float]:
+        """In which schedules main would do again what it has done, with a schedule of each launch
+        from such a seed on, as each launch leaves the same bytes again; and how long a run takes.
+
+        To be asked of a host that is one thread, before :meth:`note_program`.
+        """
+        if not self._in_turn or len(self._known) != len(self.made):
+            return {}
+        seconds = sum(each.report.seconds / each.report.schedules for each in self.made)
+        return {
+            seed: seconds for seed in seeds
+            if all(seed + at in each for at, each in enumerate(self._known))
+        }  # fmt: skip
 
     def note_program(self, raw: Mapping[str, Any]) -> None:
         """Keep what the runtime has found of a program where no launch was, as a row of its own
@@ -295,6 +315,7 @@ class CheckedLaunches:
         """
         kernel = launch.kernel
         may_interleave = self._may_interleave(launch)
+        self._in_turn &= launch.others is not None and not launch.others(0)
         if self._seeks_another and may_interleave:
             launch.module.leave_to(
                 self._beside, kernel, launch.grid, launch.block, launch.args, memory=memory,

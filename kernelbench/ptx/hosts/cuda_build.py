@@ -48,6 +48,16 @@ _OF_CUDA = ("cu", "__cu", "nv")
 _UNDEFINED_AT_IMPORT = re.compile(r"undefined symbol: (\w+)")
 _UNDEFINED = re.compile(r"undefined reference to [`']([^'`(]+)")
 
+#: Of what a host calls: threads, other processes, libraries, functions that a stream calls, chance.
+_NOT_IN_TURN = re.compile(
+    rb"pthread_create|thrd_create|_ZNSt6thread|GOMP_|__kmpc_|fork|\bclone|posix_spawn|popen|\bsystem\b"
+    rb"|dlm?open|cudaLaunchHostFunc|cuLaunchHostFunc|AddCallback|random_device|getrandom"
+)
+_A_LIBRARY = re.compile(rb"\blib[\w+-]+\.so\b")
+_PLAIN_LIBRARIES = {
+    b"libkernelbench-cuda.so", b"libstdc++.so", b"libgcc_s.so", b"libc.so", b"libm.so",
+}  # fmt: skip
+
 
 def cuda_runtime_recipe() -> Recipe:
     """How what stands in for libcudart and libcuda is built.
@@ -197,6 +207,13 @@ def program_library(program: ProgramSources, arch: int) -> Path:
                 "NAME,LIBRARY), or have your own build link: kernelbench check --build COMMAND",
             ) from error
         raise UsageError(error.message, error.hint) from error
+
+
+def is_one_thread(library: Path) -> bool:
+    """Whether a program that is built as a library makes its calls one after another, each time in
+    the same order, as the names that are in the file show."""
+    names = library.read_bytes()
+    return not _NOT_IN_TURN.search(names) and _PLAIN_LIBRARIES.issuperset(_A_LIBRARY.findall(names))
 
 
 def _device_link(flags: Sequence[str]) -> list[str]:

@@ -21,7 +21,7 @@ from kernelbench.emulator.settings import require_arch
 from kernelbench.project.shipped import shipped_blocks
 from kernelbench.ptx.hosts.built_program import LoadedProgram, is_executable, loadable_copy
 from kernelbench.ptx.hosts.checked_launches import CheckedLaunches
-from kernelbench.ptx.hosts.cuda_build import ProgramSources, program_library
+from kernelbench.ptx.hosts.cuda_build import ProgramSources, is_one_thread, program_library
 from kernelbench.ptx.hosts.cuda_host import CudaHost, cuda_host
 from kernelbench.ptx.hosts.cuda_launch import FAILED, CudaLaunch, cuda_status
 from kernelbench.ptx.hosts.repeated_runs import (
@@ -30,6 +30,7 @@ from kernelbench.ptx.hosts.repeated_runs import (
     FEW_SMS,
     LARGE,
     MORE_SMS,
+    MOST_RUNS,
     SCALED,
     SET_BACK,
     SMS_TIMES,
@@ -142,11 +143,13 @@ class CudaProgram:
     ) -> None:
         made = self._launches
         kept = made.seeds_of_errors
+        every = range(self._seed, self._seed + MOST_RUNS)
+        known = made.known_runs(every) if self._library and is_one_thread(self._library) else {}
         made.note_program(runtime(shipped_blocks()).program_report())
         found = self._finds_errors
         clean = status == 0 and not found and made.can_be_repeated
         if clean and made.order_matters:
-            self.fails_with = seed_of_failure(runs, kept, self._seed, began_s)
+            self.fails_with = seed_of_failure(runs, kept, self._seed, began_s, known)
             if self.fails_with is not None:
                 kept = [self.fails_with]
                 alone = made.beside_others and fails_beside_only(runs, self.fails_with, began_s)

@@ -16,7 +16,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from kernelbench.base.child_process import end_with_parent
@@ -119,7 +119,7 @@ def _ended(process: int, limit_s: float, program: int) -> int:
 
 
 def seed_of_failure(
-    runs: RepeatedRuns, kept: Sequence[int], seed: int, began_s: float
+    runs: RepeatedRuns, kept: Sequence[int], seed: int, began_s: float, known: Mapping[int, float]
 ) -> int | None:
     """The seed of a run whose main fails; None if none does, or if the program is none to repeat.
 
@@ -127,16 +127,25 @@ def seed_of_failure(
         runs: Of a program whose main has returned 0.
         kept: The seed of each of its launches, of the schedule that was the last.
         seed: Of the first schedule; began_s: when it began, by ``time.monotonic``.
+        known: The seconds of runs that would do again what the first has done, by seed.
     """
-    limit_s = time.monotonic() - began_s
-    if not kept or runs.status(kept, limit_s) != 0:
-        return None
-    more_until_s = time.monotonic() + _MORE_S
-    for at in range(MOST_RUNS):
-        if at >= RUNS and time.monotonic() > more_until_s:
+    began = time.monotonic()
+    limit_s = began - began_s
+    more_s, can_be_repeated = _MORE_S, False
+    seeds = sorted(range(seed, seed + MOST_RUNS), key=lambda each: each not in known)
+    for made, each in enumerate(seeds if kept else ()):
+        if made >= RUNS and time.monotonic() > began + more_s:
             break
-        if runs.status([seed + at], limit_s):
-            return seed + at
+        if each in known:
+            more_s -= known[each]
+            continue
+        status = runs.status([each], limit_s)
+        if status != 0 and not can_be_repeated:
+            can_be_repeated = runs.status(kept, limit_s) == 0
+            if not can_be_repeated:
+                return None
+        if status:
+            return each
     return None
 
 
@@ -203,7 +212,7 @@ def needs_new_memory(runs: RepeatedRuns, kept: Sequence[int], began_s: float) ->
         kept: The seed of each of its launches; began_s: as of :func:`seed_of_failure`.
     """
     limit_s = time.monotonic() - began_s
-    return runs.status(kept, limit_s) == 0 and runs.status(kept, limit_s, LARGE) != 0
+    return runs.status(kept, limit_s, LARGE) != 0 and runs.status(kept, limit_s) == 0
 
 
 def fails_on_more_sms(runs: RepeatedRuns, seed: int, began_s: float) -> bool:
