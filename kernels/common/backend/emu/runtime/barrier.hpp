@@ -39,7 +39,8 @@ struct Barrier {
   bool committed_afar = false;  // by another CTA
   Pc commit_pc = nullptr;
   Knowledge arriving;
-  Knowledge completed;
+  Growing completed;
+  std::vector<uint32_t> taken;  // of that, by component of the cluster
   // What threads and commits of other CTAs have released: for who acquires at cluster scope.
   Knowledge arriving_afar;
   Knowledge completed_afar;

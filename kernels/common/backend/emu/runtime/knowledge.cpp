@@ -2,6 +2,8 @@
 // Happens-before stands for causality order (PTX ISA 9.1, chapter 8), built from releases and
 // acquires.
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "core.hpp"
 
@@ -18,6 +20,63 @@ void Clock::join(const Clock& other, uint32_t begin, uint32_t end) {
   if (other.at.empty()) return;
   if (at.size() < other.at.size()) at.resize(other.at.size());
   for (uint32_t i = begin; i < end; ++i) at[i] = std::max(at[i], other.at[i]);
+}
+
+namespace {
+
+constexpr uint32_t kPart = kClockPart;
+
+// Of one part the maximum, for as many at a time as a register holds; whether that is more.
+bool raise(uint32_t* __restrict mine, const uint32_t* __restrict other) {
+  uint32_t more = 0;
+  for (uint32_t i = 0; i < kPart; ++i) {
+    more |= other[i] > mine[i] ? ~0u : 0;
+    mine[i] = std::max(mine[i], other[i]);
+  }
+  return more != 0;
+}
+
+}  // namespace
+
+void Growing::join(Clock& mine, const Clock& other) {
+  if (mine.at.size() < other.at.size()) mine.at.resize(other.at.size());
+  const size_t parts = other.at.size() / kPart;
+  if (grown.size() < parts) grown.resize(parts);
+  for (size_t part = 0; part < parts; ++part) {
+    if (raise(&mine.at[part * kPart], &other.at[part * kPart])) grown[part] = version;
+  }
+}
+
+void Growing::join(const Knowledge& other) {
+  ++version;
+  join(seen, other.seen);
+  join(published, other.published);
+  join(grouped, other.grouped);
+  join(unfenced, other.unfenced);
+  join_abroad(other);
+}
+
+void Growing::hand_to(Knowledge& to, uint32_t& taken) const {
+  if (taken >= version) return;
+  const std::pair<Clock*, const Clock*> all[] = {{&to.seen, &seen},
+                                                 {&to.published, &published},
+                                                 {&to.grouped, &grouped},
+                                                 {&to.unfenced, &unfenced}};
+  uint32_t* mine[std::size(all)];
+  const uint32_t* others[std::size(all)];
+  uint32_t count = 0;
+  for (const auto& [clock, other] : all) {
+    if (other->at.empty()) continue;
+    if (clock->at.size() < other->at.size()) clock->at.resize(other->at.size());
+    mine[count] = clock->at.data();
+    others[count++] = other->at.data();
+  }
+  for (uint32_t part = 0; part < grown.size(); ++part) {
+    if (grown[part] <= taken) continue;
+    for (uint32_t i = 0; i < count; ++i) raise(mine[i] + part * kPart, others[i] + part * kPart);
+  }
+  to.join_abroad(*this);
+  taken = version;
 }
 
 namespace {

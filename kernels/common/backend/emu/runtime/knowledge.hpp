@@ -19,6 +19,9 @@ struct Event {
   uint32_t epoch = 0;
 };
 
+// Clocks have as many components as whole parts of so many have: a warp's threads, mostly.
+constexpr uint32_t kClockPart = 32;
+
 // A vector clock over the cluster's components: its threads, each warp's tensor pipe and TMEM
 // loads, and slots for copies in flight.
 struct Clock {
@@ -84,11 +87,14 @@ struct Knowledge {
     published.join(other.published);
     if (!other.grouped.at.empty()) grouped.join(other.grouped);
     if (!other.unfenced.at.empty()) unfenced.join(other.unfenced);
-    abroad = Abroad::joined(abroad, other.abroad);
-    supposed = Abroad::joined(supposed, other.supposed);
-    covered = Abroad::joined(covered, other.covered);
-    of_system = Abroad::joined(of_system, other.of_system);
-    observed = Abroad::joined(observed, other.observed);
+    join_abroad(other);
+  }
+  void join_abroad(const Knowledge& other) {
+    join(abroad, other.abroad);
+    join(supposed, other.supposed);
+    join(covered, other.covered);
+    join(of_system, other.of_system);
+    join(observed, other.observed);
   }
   // Nothing is known any more; the memory is kept for what comes next.
   void clear() {
@@ -98,6 +104,25 @@ struct Knowledge {
     unfenced.at.clear();
     abroad = supposed = covered = of_system = observed = nullptr;
   }
+
+ private:
+  static void join(Abroad::Pointer& mine, const Abroad::Pointer& other) {
+    if (other != nullptr && other != mine) mine = Abroad::joined(mine, other);
+  }
+};
+
+// What an object knows that many acquire, again and again as it grows: each joins what has grown
+// since it did last. Of a copy they may join it likewise.
+struct Growing : Knowledge {
+  uint32_t version = 0;
+  std::vector<uint32_t> grown;  // of each part, the version in which it did last
+
+  void join(const Knowledge& other);
+  // `taken`: the version that `to` has joined before, 0 for none; of `to` nothing is forgotten.
+  void hand_to(Knowledge& to, uint32_t& taken) const;
+
+ private:
+  void join(Clock& mine, const Clock& other);
 };
 
 // Who accesses memory: a thread, or an asynchronous operation on its behalf.

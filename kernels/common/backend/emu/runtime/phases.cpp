@@ -71,10 +71,11 @@ void note_observed(Cta& cta, Barrier& barrier, uint32_t parity, Pc pc) {
 
 // A wait's acquire. At CTA scope it pairs with releases of the CTA alone; what it passes by is kept
 // for the finding that may follow.
-void acquire_phase(const Barrier& barrier, Scope scope, Pc pc) {
+void acquire_phase(Barrier& barrier, Scope scope, Pc pc) {
   if (!checking()) return;
   Thread& thread = self();
-  thread.knows.join(barrier.completed);
+  barrier.taken.resize(thread.cta->cluster->components);
+  barrier.completed.hand_to(thread.knows, barrier.taken[thread.component]);
   if (barrier.copies_afar && scope == Scope::kCta) assume(Assumption::kCopiesAtCtaScope);
   const Knowledge& afar = barrier.completed_afar;
   if (afar.seen.at.empty()) return;

@@ -100,7 +100,8 @@ void Runner::start(uint32_t id) {
   cluster.next_copy = 0;
   cluster.grid_waits.clear();
   const uint32_t warps = (launch.threads + kWarpSize - 1) / kWarpSize;
-  cluster.components = threads + 2 * warps * launch.cluster + kCopySlots;
+  const uint32_t components = threads + 2 * warps * launch.cluster + kCopySlots;
+  cluster.components = (components + kClockPart - 1) / kClockPart * kClockPart;
   cluster.live_threads = threads;
   if (checking()) cluster.accesses.clear();
   if (cluster.ctas.size() != launch.cluster) {

@@ -2,6 +2,7 @@
 // order, and hold the registers of their accumulators until a wait_group.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "api_tensor.hpp"
 #include "operand_tile.hpp"
@@ -65,14 +66,15 @@ struct Operation {
 
 // PTX: wgmma.commit_group: per warpgroup, kept for each warp here, as each executes it.
 struct Group {
-  uint64_t end;     // operations up to its last one
-  Knowledge knows;  // after that
+  uint64_t end;   // operations up to its last one
+  Growing knows;  // after that
 };
 
 struct WarpState {
   uint64_t issued = 0;  // operations
   bool fenced = false;
-  Knowledge knows;  // of its operations
+  Growing knows;                   // of its operations
+  uint32_t taken[kWarpSize] = {};  // of that, by its lanes
   std::deque<Group> groups;
 };
 
@@ -226,18 +228,31 @@ OperandTile tile_b(const Operation& operation) {
 // Each warp reads its rows of A and all of B.
 // Assumption: a warp's rows of A are read on its behalf, B on behalf of all four: so a write by a
 // warp that has not waited is found even if another one has.
+// The operation knows what its issuer does, and itself: it looks with the issuer's clock.
 void check_operands(Warpgroup& group, uint32_t warp, Operation& operation, Pc pc) {
   constexpr const char* kWhat = "wgmma.mma_async";
-  AsyncActor actor;
-  actor.actor.pc = pc;
-  actor.actor.what = kWhat;
-  if (checking()) actor = pipe_actor(Pipe::kTensor, pc, kWhat);
+  Thread& thread = self();
+  Actor actor;
+  actor.pc = pc;
+  actor.what = kWhat;
+  uint32_t before = 0;
+  if (checking()) {
+    actor = generic_actor(thread, pc, kWhat);
+    actor.component = pipe_component(*thread.warp, *thread.cta, Pipe::kTensor);
+    actor.epoch = ++thread.warp->pipe_epoch[static_cast<uint32_t>(Pipe::kTensor)];
+    actor.async = actor.tensor = true;
+    before = std::exchange(thread.knows.seen.at[actor.component], actor.epoch);
+  }
   if (!operation.a_in_registers) {
-    tile_a(operation).check(*group.cta, warp * kWarpRows, (warp + 1) * kWarpRows, actor.get(),
+    tile_a(operation).check(*group.cta, warp * kWarpRows, (warp + 1) * kWarpRows, actor,
                             operation.stale_a);
   }
-  tile_b(operation).check(*group.cta, 0, 2 * operation.count, actor.get(), operation.stale_b);
-  if (checking()) group.warps[warp].knows.join(actor.knows);
+  tile_b(operation).check(*group.cta, 0, 2 * operation.count, actor, operation.stale_b);
+  if (!checking()) return;
+  group.warps[warp].knows.join(thread.knows);
+  // The issuer does not know that it has happened, nor is what comes next ordered before it.
+  thread.knows.seen.at[actor.component] = before;
+  ++thread.knows.seen.at[thread.component];
 }
 
 // PTX: wgmma.mma_async is asynchronous; its operations become complete in order, with the group
@@ -419,7 +434,7 @@ void wgmma_wait_group(uint32_t pending) {
   const uint64_t end = groups[newest].end;
   wait_until_woken(Wait::Kind::kWgmma, pc, warp, pending,
                    [&group, end] { return group.executed >= end; });
-  acquire_from(groups[newest].knows);
+  if (checking()) groups[newest].knows.hand_to(self().knows, group.warps[warp].taken[thread.lane]);
   know_whole_group(group, warp, end);
   // The last lane tidies up: the others have what they need.
   warp_collective(kWhat, pc, [&] {
