@@ -65,6 +65,7 @@ struct Warp {
   uint32_t index = 0;
   Thread* threads = nullptr;  // 32, or fewer in the last warp
   uint32_t count = 0;
+  uint32_t exited = 0;                  // lanes
   uint32_t asleep = 0;                  // lanes that cannot run until they are woken
   uint32_t number = 0;                  // among the warps that one OS thread runs
   uint32_t waiting[Wait::kKinds] = {};  // of those asleep, by what they wait for

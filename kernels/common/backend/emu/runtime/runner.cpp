@@ -64,6 +64,7 @@ void Runner::thread_main() {
   Thread& thread = *current_thread;
   timed_end(thread);
   thread.exited = true;
+  thread.warp->exited |= 1u << thread.lane;
   progressed();
   --live_;
   --thread.cta->live_threads;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 
 #include "options.hpp"
 
@@ -64,6 +63,22 @@ void interleave();
 // What the schedule decides for the running thread: true one time in n.
 bool one_in(uint32_t n);
 
+// What is called while its caller waits: a function that nobody copies.
+template <typename... Given>
+class Body {
+ public:
+  template <typename Function>
+  Body(const Function& function)
+      : function_(&function), call_([](const void* of, Given... given) {
+          (*static_cast<const Function*>(of))(given...);
+        }) {}
+  void operator()(Given... given) const { call_(function_, given...); }
+
+ private:
+  const void* function_;
+  void (*call_)(const void*, Given...);
+};
+
 // PTX: one execution of a .sync instruction by the lanes of a member mask; several with disjoint
 // masks may be open in one warp.
 // A collective operation of some lanes of a warp. The last lane to arrive runs `body`.
@@ -83,9 +98,9 @@ struct Collective {
 // Lanes that execute something else, or have exited, make it a finding (kDivergence) or a hang;
 // `excuses`: those that have exited do not.
 uint64_t collective(const char* what, uint32_t members, uint64_t value, Pc pc,
-                    const std::function<void(Collective&)>& body, bool excuses = false);
+                    Body<Collective&> body, bool excuses = false);
 // A collective of the whole warp without values: `.sync.aligned` instructions.
-void warp_collective(const char* what, Pc pc, const std::function<void()>& body);
+void warp_collective(const char* what, Pc pc, Body<> body);
 // Where a warp's lanes are together and PTX does not say that this orders memory: each has done
 // what it did before, and what only that orders is formal in translated PTX.
 void meet_aligned(Warp& warp);

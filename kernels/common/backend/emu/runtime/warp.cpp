@@ -16,11 +16,7 @@ namespace {
 
 // Lanes that have exited, or that the CTA's last warp does not have.
 uint32_t gone_lanes(const Warp& warp) {
-  uint32_t gone = ~all_lanes(warp);
-  for (uint32_t lane = 0; lane < warp.count; ++lane) {
-    if (warp.threads[lane].exited) gone |= 1u << lane;
-  }
-  return gone;
+  return ~all_lanes(warp) | warp.exited;
 }
 
 }  // namespace
@@ -32,7 +28,7 @@ uint32_t gone_lanes(const Warp& warp) {
 // Stricter: in steps of the ptx layer exited lanes are waited for, which is a hang; PTX excuses
 // them from the instructions that take a mask.
 uint64_t collective(const char* what, uint32_t members, uint64_t value, Pc pc,
-                    const std::function<void(Collective&)>& body, bool excuses) {
+                    Body<Collective&> body, bool excuses) {
   Thread& thread = self();
   Warp& warp = *thread.warp;
   const uint32_t lane = thread.lane;
@@ -92,24 +88,23 @@ void excuse_from_collectives(const Thread& thread) {
 
 void meet_aligned(Warp& warp) {
   if (!checking() || !runs_ptx()) return;
+  // Components of lanes are in a row.
+  uint32_t own[kWarpSize] = {};
+  const uint32_t first = warp.threads[0].component;
+  for (uint32_t lane = 0; lane < warp.count; ++lane) {
+    own[lane] = warp.threads[lane].knows.seen.at[first + lane]++;
+  }
   for (uint32_t lane = 0; lane < warp.count; ++lane) {
     Knowledge& knows = warp.threads[lane].knows;
     knows.unfenced.at.resize(knows.seen.at.size());
-    for (uint32_t other = 0; other < warp.count; ++other) {
-      const Thread& thread = warp.threads[other];
-      uint32_t& epoch = knows.unfenced.at[thread.component];
-      epoch = std::max(epoch, thread.knows.seen.at[thread.component]);
-    }
-  }
-  for (uint32_t lane = 0; lane < warp.count; ++lane) {
-    Thread& thread = warp.threads[lane];
-    ++thread.knows.seen.at[thread.component];
+    uint32_t* const epochs = &knows.unfenced.at[first];
+    for (uint32_t i = 0; i < warp.count; ++i) epochs[i] = std::max(epochs[i], own[i]);
   }
 }
 
 // PTX: .sync.aligned: all threads of the warp execute the same instruction; in divergent code that
 // is undefined, here a hang or kDivergence.
-void warp_collective(const char* what, Pc pc, const std::function<void()>& body) {
+void warp_collective(const char* what, Pc pc, Body<> body) {
   collective(what, all_lanes(*self().warp), 0, pc, [&body](Collective&) {
     body();
     meet_aligned(*self().warp);
@@ -333,7 +328,7 @@ int64_t registers_free(const Cta& cta) {
 
 // What all lanes of a warp do. In code that some of them skip PTX leaves it undefined: reported,
 // and done by the others where those have exited, as GPUs do.
-void by_all_lanes(const char* what, Pc pc, const std::function<void()>& body) {
+void by_all_lanes(const char* what, Pc pc, Body<> body) {
   const uint32_t lanes = all_lanes(*self().warp);
   collective(
       what, lanes, 0, pc,
