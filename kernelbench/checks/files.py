@@ -246,12 +246,11 @@ def _script(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswe
             if isinstance(error, ImportError) and not asked.given.extensions and _builds_torch():
                 reason += f"; its extension is built here by {_BUILD_OPTION}"
         finally:
-            if end != "done":
-                session.explain_failure()
+            found = any(each.report.errors for each in session.launches)
+            session.explain(failed=end != "done")
             launches += session.launches
     if end == "done" and session.unnoticed:
         end, reason = "fault", session.unnoticed
-    found = any(each.report.errors for each in launches)
     return FileAnswer(
         tuple(launches), end, reason,
         reads_new=end == "done" and not found and session.reads_new_memory,

@@ -114,6 +114,7 @@ class View(console.Watching):
         console.show(shown, self._to, right=figures, prose=(whose, which), spare=spare)
         errors = sum(self._findings(step) for step in steps)
         self._assumptions(rows)
+        self._cut_short(rows)
         for step in steps:
             for identity in step.unmatched:
                 self._line(
@@ -379,6 +380,20 @@ class View(console.Watching):
             resting = dict.fromkeys(row.step for row in rows if name in row.assumptions)
             if resting:
                 self._line(f"assumed  {name}: {sentence} ({', '.join(resting)})", "yellow")
+
+    def _cut_short(self, rows: Sequence[CheckRow]) -> None:
+        """How many shapes the budget of time has ended within the first round."""
+        if self._plan is None or not self._plan.steps:
+            return
+        request, runs = self._plan.request, self._plan.steps
+        whole = len(request.sms) * len(runs[0].classes)
+        count = sum(row.status == "clean" and row.schedules < whole for row in rows)
+        if count:
+            self._line(
+                f"{count} of {len(rows)} shapes had no time for every number of SMs and call in "
+                "sequence: --schedules 1 runs them all",
+                "yellow",
+            )
 
     def _branches(self, step: StepCheck) -> None:
         if step.coverage is None:

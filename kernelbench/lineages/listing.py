@@ -71,7 +71,7 @@ def select_steps(
         UsageError: If there is no such lineage or step, or a named one is of no lineage here.
     """
     if lineage is not None:
-        lineages.lineage(lineage)
+        lineages.steps_of(lineages.lineage(lineage).name)
     known = lineages.all_steps if specs or lineage else lineages.steps
     named = lineages.select(specs) if specs else known
     for step in named:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +39,27 @@ class Lineages:
     """All lineages of a project. ``steps`` has the main line of each, then its experiments.
 
     A name that the project has no step or lineage of is looked up among those that ship, if
-    ``with_shipped``; a lineage of the project hides the shipped one of its name.
+    ``with_shipped``; a lineage of the project hides the shipped one of its name. A step whose file
+    is malformed is an error for who asks for it, for its lineage or for all steps.
     """
 
     lineages: tuple[Lineage, ...]
-    steps: tuple[Step, ...]
+    readable: tuple[Step, ...]
     with_shipped: bool = False
     nowhere: bool = False
+    #: Of each step that is not readable: its lineage, and what is wrong, by name.
+    broken: Mapping[str, tuple[str, UsageError]] = field(default_factory=dict)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The project's steps.
+
+        Raises:
+            UsageError: What is wrong with one of them.
+        """
+        for _, error in self.broken.values():
+            raise error
+        return self.readable
 
     @functools.cached_property
     def shipped(self) -> Lineages:
@@ -66,8 +80,8 @@ class Lineages:
 
     @property
     def all_steps(self) -> tuple[Step, ...]:
-        """The project's steps, then those that ship."""
-        return self.steps + self.shipped.steps
+        """The project's readable steps, then those that ship."""
+        return self.readable + self.shipped.readable
 
     def get(self, name: str) -> Step:
         """The step of that name.
@@ -75,13 +89,15 @@ class Lineages:
         Raises:
             UsageError: With the nearest name, or the folder of that name that is no step.
         """
+        if name in self.broken:
+            raise self.broken[name][1]
         found = self._find(name)
         if found is None:
             raise self._unknown(name)
         return found
 
     def _find(self, name: str) -> Step | None:
-        found = next((step for step in self.steps if step.name == name), None)
+        found = next((step for step in self.readable if step.name == name), None)
         return found or (self.shipped._find(name) if self.with_shipped else None)
 
     def _unknown(self, name: str, *others: str) -> UsageError:
@@ -125,22 +141,28 @@ class Lineages:
 
     def lineage_of(self, step: Step) -> Lineage | None:
         """The lineage that a step belongs to, from outside the project too; None if it has none."""
-        for lineage in self.lineages if step in self.steps else self.all_lineages:
+        for lineage in self.lineages if step in self.readable else self.all_lineages:
             if lineage.name == step.lineage:
                 return lineage
         return read_lineage(step.lineage_path) if step.lineage else None
 
     def steps_of(self, lineage: str) -> tuple[Step, ...]:
-        """The steps of one lineage, in order."""
+        """The steps of one lineage, in order.
+
+        Raises:
+            UsageError: What is wrong with one of them.
+        """
+        for of, error in self.broken.values():
+            if of == lineage:
+                raise error
         own = any(each.name == lineage for each in self.lineages)
-        return tuple(
-            step for step in (self.steps if own else self.shipped.steps) if step.lineage == lineage
-        )
+        steps = self.readable if own else self.shipped.steps
+        return tuple(step for step in steps if step.lineage == lineage)
 
     def parent_of(self, step: Step) -> Step | None:
         """The step that ``step`` changes; None for a root."""
-        for other in self.steps_of(step.lineage):
-            if other.name == step.parent:
+        for other in self.readable if step in self.readable else self.shipped.steps:
+            if (other.name, other.lineage) == (step.parent, step.lineage):
                 return other
         return self.get(step.parent) if step.parent else None
 
@@ -182,7 +204,7 @@ class Lineages:
             if not (first and last):
                 raise UsageError(f"range {spec!r} has one end only", "write FIRST..LAST")
             return self._range(spec, self.get(first), self.get(last))
-        if any(step.name == spec for step in self.steps):
+        if spec in self.broken or any(step.name == spec for step in self.readable):
             return [self.get(spec)]
         if any(lineage.name == spec for lineage in self.all_lineages):
             steps = self.steps_of(spec)
@@ -220,6 +242,9 @@ class Lineages:
                 if path == step.path or (step.subfolder and path == step.path.parent)
             ]
             if meant:
+                for file in path.glob("*/step.toml"):
+                    if file.parent.name in self.broken:
+                        self.get(file.parent.name)
                 return meant
             if not (path / "step.toml").is_file():
                 raise UsageError(
@@ -251,10 +276,11 @@ def load_lineages(
         former: Whether its files may be from when kinds of steps had other names.
 
     Raises:
-        UsageError: For a missing or malformed file, with file and field; for a name that two steps
-            share, a parent that does not exist, or a cycle of parents.
+        UsageError: For a missing or malformed ``lineage.toml``, with file and field; for a name
+            that two steps share, a parent that does not exist, or a cycle of parents.
     """
     lineages: list[Lineage] = []
+    broken: dict[str, tuple[str, UsageError]] = {}
     steps: list[Step] = []
     brought = [folder for folder in installed_peers() if folder not in project.lineages]
     own = {read_lineage(folder).name for folder in project.lineages} if brought else set()
@@ -266,8 +292,14 @@ def load_lineages(
             raise UsageError(f"{folder / 'lineage.toml'}: another lineage is named {lineage.name}")
         lineages.append(lineage)
         known: dict[str, Step | None] = {}
-        found = [read_step(each, lineage, known, former=former) for each in step_folders(folder)]
-        _check_parents(lineage, found)
+        found = []
+        for each in step_folders(folder):
+            try:
+                found.append(read_step(each, lineage, known, former=former))
+            except UsageError as error:
+                broken[each.name] = (lineage.name, error)
+                known.pop(each.name, None)  # what has it as its base says the same
+        _check_parents(lineage, found, broken)
         steps += sorted(found, key=lambda step: _order(step, lineage))
     seen: dict[str, Step] = {}
     names = {lineage.name for lineage in lineages}
@@ -287,7 +319,7 @@ def load_lineages(
             )
         seen[step.name] = step
     beyond = with_shipped and project.root != shipped_root()
-    return Lineages(tuple(lineages), tuple(steps), beyond, project.nowhere)
+    return Lineages(tuple(lineages), tuple(steps), beyond, project.nowhere, broken)
 
 
 def require_runnable(step: Step) -> Path:
@@ -307,8 +339,8 @@ def require_runnable(step: Step) -> Path:
     return step.entry
 
 
-def _check_parents(lineage: Lineage, steps: Sequence[Step]) -> None:
-    parents = {step.name: step.parent for step in steps}
+def _check_parents(lineage: Lineage, steps: Sequence[Step], broken: Collection[str]) -> None:
+    parents = {step.name: step.parent for step in steps} | dict.fromkeys(broken)
     for step in steps:
         file = step.path / "step.toml"
         seen = [step.name]
@@ -321,9 +353,9 @@ def _check_parents(lineage: Lineage, steps: Sequence[Step]) -> None:
             if parent in seen:
                 raise UsageError(f"{file}: parents form a cycle: {' -> '.join([*seen, parent])}")
             seen.append(parent)
-    for field, name in (("reference", lineage.reference), ("best", lineage.best)):
+    for key, name in (("reference", lineage.reference), ("best", lineage.best)):
         if name and name not in parents:
-            where = f" (field {field!r}) in {lineage.path / 'lineage.toml'}"
+            where = f" (field {key!r}) in {lineage.path / 'lineage.toml'}"
             raise UnknownNameError("step", name, parents, where)
 
 

@@ -51,6 +51,8 @@ _DRAWN = (
     RECORDED, OTHER_OPTIONS, LESS_DEPTH,
 )  # fmt: skip
 _STREAMS = (A_STREAM, 2 * A_STREAM)
+#: The name of each call, and what makes it.
+_Calls = Iterator[tuple[str, Callable[[str], "ScheduleRun"]]]
 
 
 def schedule_run(
@@ -71,9 +73,13 @@ class CallSequence:
     announce: Callable[[str], None]
     _made: int = field(default=0, init=False)
 
-    def run(self) -> Iterator[ScheduleRun]:
-        """Every call; the first that is not right is the last."""
-        for name, make in self._calls():
+    def run(self, short_of_time: Callable[[], bool] = lambda: False) -> Iterator[ScheduleRun]:
+        """Every call; the first that is not right is the last.
+
+        Args:
+            short_of_time: Whether to leave out half of the calls, asked before each of that half.
+        """
+        for name, make in self._calls(short_of_time):
             self.announce(name)
             found = make(name)
             if found.reason.startswith("skipped: "):
@@ -83,34 +89,54 @@ class CallSequence:
             if found.reason:
                 return
 
-    def _calls(self) -> Iterator[tuple[str, Callable[[str], ScheduleRun]]]:
+    def _calls(self, short_of_time: Callable[[], bool]) -> _Calls:
         # The schedules before were calls at addresses of their own.
         first = self._draw(NEW_ADDRESSES)
         yield NEW_ADDRESSES, lambda name: self._one(name, first, name)
+        yield NEW_VALUES, partial(self._new_values, first)
+        groups = (
+            self._of_other_options, self._of_smaller_shapes, self._of_kept_outputs,
+            self._of_another_shape, self._of_queued, self._of_recorded,
+        )  # fmt: skip
+        # Which half is left out differs with the shape: the shapes of a step make all calls.
+        turn = derive(0, "turn", self.case.shape.name)
+        for at, group in enumerate(groups):
+            if (turn + at) % len(groups) < len(groups) // 2 or not short_of_time():
+                yield from group(first)
 
-        def new_values(name: str) -> ScheduleRun:
-            refill(first, self._draw(name))
-            return self._one(name, first, name)
+    def _new_values(self, first: Inputs, name: str) -> ScheduleRun:
+        refill(first, self._draw(name))
+        return self._one(name, first, name)
 
-        yield NEW_VALUES, new_values
+    def _of_other_options(self, first: Inputs) -> _Calls:
         for other in self._other_options():
             yield OTHER_OPTIONS, partial(self._in_place, shape=other, earlier=first)
+
+    def _of_smaller_shapes(self, first: Inputs) -> _Calls:
         for name, method in ((FEWER_ROWS, "fewer_rows"), (LESS_DEPTH, "less_depth")):
             if (smaller := self._smaller(method)) is not None:
                 yield name, partial(self._in_place, shape=smaller, earlier=first)
+
+    def _of_kept_outputs(self, first: Inputs) -> _Calls:
         kept = with_outputs_of(self._draw(KEPT_OUTPUTS), first)
         if kept is not None:
             yield KEPT_OUTPUTS, lambda name: self._one(name, kept, name)
+
+    def _of_another_shape(self, first: Inputs) -> _Calls:
         elsewhere = self.step.job.other_shape
         if elsewhere is not None:
             yield (
                 OTHER_SHAPE,
                 lambda name: self._one(name, self._draw(name, elsewhere), name, elsewhere),
             )
-            yield FIRST_AGAIN, new_values
+            yield FIRST_AGAIN, partial(self._new_values, first)
+
+    def _of_queued(self, first: Inputs) -> _Calls:
         yield QUEUED, lambda name: self._two(name, first, (A_STREAM, A_STREAM))
         if self.step.job.step.config.get("workspace") == "stream":
             yield TWO_STREAMS, lambda name: self._two(name, first, _STREAMS)
+
+    def _of_recorded(self, first: Inputs) -> _Calls:
         if self.step.recordable:
             yield RECORDED, lambda name: self._recorded(name, first)
             many = [each for _ in range(_MANY) if (each := with_new_outputs(first)) is not None]

@@ -112,25 +112,43 @@ class _Schedules:
     def run(self) -> bool:
         """Every schedule and the sequence of calls; False if the shape is to end here.
 
-        A round is one schedule on each number of SMs; the sequence comes after the first. The
-        budget of time ends the rounds after that: what little time allows is spread over all.
+        A round is one schedule on each number of SMs; the sequence comes in the first. Half of
+        that round is run whatever it takes, and what else the budget of time allows: what little
+        there is is spread over all shapes, which differ in what belongs to their half.
         """
         job = self._job
         rounds = job.rounds[job.classes.index(self._class)] if job.rounds else None
         if rounds == 0:
             return True
-        began = time.monotonic()
+        self._limit_s = job.budget_s if rounds is None else 0.0
+        self._began = time.monotonic()
         self._begin()
-        for index in range(job.schedules if rounds is None else rounds):
-            spent = time.monotonic() - began
+        if not self._first_round():
+            return False
+        for index in range(1, job.schedules if rounds is None else rounds):
             # As long as those before took: a round that would end too late does not begin.
-            if rounds is None and index and 0 < job.budget_s < spent * (index + 1) / index:
+            if self._is_over((index + 1) / index):
                 break
             if not all(self._schedule(sms, index) for sms in job.sms):
                 return False
-            if index == 0 and job.sequence and not self._sequence():
+        return True
+
+    def _first_round(self) -> bool:
+        job = self._job
+        turn = derive(0, "turn", self._case.shape.name)
+        half = [sms for at, sms in enumerate(job.sms) if (at + turn) % 2 == 0]
+        if not all(self._schedule(sms, 0) for sms in half or job.sms):
+            return False
+        if job.sequence and not self._sequence():
+            return False
+        for sms in job.sms if half else ():
+            if sms not in half and not self._is_over() and not self._schedule(sms, 0):
                 return False
         return True
+
+    def _is_over(self, factor: float = 1.0) -> bool:
+        """Whether ``factor`` times what was spent is more than the budget."""
+        return 0 < self._limit_s < (time.monotonic() - self._began) * factor
 
     def _begin(self) -> None:
         self._report.phase(f"{self._class}: inputs and reference", 600, "reference")
@@ -152,7 +170,8 @@ class _Schedules:
 
     def _sequence(self) -> bool:
         calls = CallSequence(self._step, self._case, self._job.sequence_sms, self._announce)
-        for run in calls.run():
+        # The other half of the calls, and of the numbers of SMs, are still to come.
+        for run in calls.run(lambda: self._is_over(2)):
             self._report(run)
             if run.reason:
                 return False

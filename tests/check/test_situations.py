@@ -8,6 +8,7 @@ import pytest
 
 import kernelbench
 from kernelbench.checks.api import SMS
+from kernelbench.cli import invoke
 from kernelbench.machine.toolchain import emulator_compiler
 from kernelbench.project.context import Context
 from kernelbench.project.model import Step
@@ -36,11 +37,12 @@ def unreached(context: Context, step: Step) -> list[str]:
 
 @pytest.mark.usefixtures("ready_workers")
 @pytest.mark.skipif(emulator_compiler() is None, reason="no C++ compiler")
-def test_a_budget_ends_after_one_round_at_the_earliest(in_checkout: Any) -> None:
+def test_a_budget_ends_after_half_a_round_at_the_earliest(in_checkout: Any) -> None:
     report = kernelbench.check("v13", ["u1", "u4"], sms=(2, 3), budget_s=0.001, seed=5)
+    first, second = ({*row.calls} for row in report.steps[0].rows)
     for row in report.steps[0].rows:
-        assert (row.status, row.schedules, row.asked) == ("clean", 2, 200)
-        assert {*row.calls} == {*CALLS, LESS_DEPTH}
+        assert (row.status, row.schedules, row.asked) == ("clean", 1, 200)
+    assert first != second and first < {*CALLS, LESS_DEPTH} > second
     assert "eight groups of one tile" in report.steps[0].not_reached
     assert "a ring of stages that comes round within a tile" not in report.steps[0].not_reached
 
@@ -51,3 +53,14 @@ def test_a_number_of_schedules_is_kept(in_checkout: Any) -> None:
     report = kernelbench.check("v13", "u1", sms=(2,), schedules=3, sequence=False)
     (row,) = report.steps[0].rows
     assert (row.schedules, row.asked, row.calls) == (3, 3, ())
+
+
+@pytest.mark.usefixtures("ready_workers")
+@pytest.mark.skipif(emulator_compiler() is None, reason="no C++ compiler")
+@pytest.mark.parametrize("budget", ["0", "0.001"])
+def test_what_had_no_time_is_told(
+    budget: str, in_checkout: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["check", "v13", "--shape", "u1", "--sms", "2,3", "--schedules", "1", "--no-save"]
+    assert invoke([*words, "--budget", budget]) == 0
+    assert ("1 of 1 shapes had no time" in capsys.readouterr().out) == (budget != "0")

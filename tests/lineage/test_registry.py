@@ -70,6 +70,18 @@ def test_steps_are_ordered_by_number_not_by_text(root: Path) -> None:
     assert [step.name for step in load(root).steps] == ["s1", "s2", "s3", "s10"]
 
 
+def test_a_malformed_step_is_an_error_for_who_asks_for_it(root: Path) -> None:
+    file = root / "own" / "s2" / "step.toml"
+    file.write_text(file.read_text().replace("title", "titel"))
+    lineages = load(root)
+    assert names(lineages, "s1", str(root / "own" / "s3")) == ["s1", "s3"]
+    for specs in (["s2"], ["own"], ["s1..s3"], [str(root / "own" / "s2")]):
+        with pytest.raises(UsageError, match=r"s2/step\.toml: field 'title': missing"):
+            lineages.select(specs)
+    with pytest.raises(UsageError, match=r"s2/step\.toml: field 'title': missing"):
+        _ = lineages.steps
+
+
 def test_experiments_follow_the_main_line_and_stay_out_of_ranges(root: Path) -> None:
     add_step(root / "own" / "s2_hang", "s2")
     file = root / "own" / "s2_hang" / "step.toml"
@@ -205,7 +217,7 @@ def test_a_malformed_step_is_refused_with_its_field(
     assert old in file.read_text()
     file.write_text(file.read_text().replace(old, new))
     with pytest.raises(UsageError) as caught:
-        load(root)
+        _ = load(root).steps
     assert str(caught.value).startswith(str(file))
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -239,7 +251,7 @@ def test_a_field_that_does_not_go_with_the_kind(root: Path, lines: str, message:
     file = root / "own" / "s3" / "step.toml"
     file.write_text(file.read_text().replace('arch = "any"\nkind = "python"', lines))
     with pytest.raises(UsageError) as caught:
-        load(root)
+        _ = load(root).steps
     assert message in str(caught.value)
 
 
@@ -285,7 +297,7 @@ def test_a_malformed_table_is_refused_with_its_field(root: Path, table: str, mes
     file = root / "own" / "s3" / "step.toml"
     file.write_text(file.read_text() + table)
     with pytest.raises(UsageError) as caught:
-        load(root)
+        _ = load(root).steps
     assert str(caught.value).startswith(str(file))
     assert message in str(caught.value)
 
@@ -294,7 +306,7 @@ def test_a_syntax_error_is_refused_with_file_and_line(root: Path) -> None:
     file = root / "own" / "s3" / "step.toml"
     file.write_text('name = "s3"\ntitle = "t"\ntechnique = oops\n')
     with pytest.raises(UsageError) as caught:
-        load(root)
+        _ = load(root).steps
     assert str(caught.value).startswith(f"{file}:3: not valid TOML: ")
 
 
@@ -302,7 +314,7 @@ def test_a_file_cut_short_is_refused_with_its_last_line(root: Path) -> None:
     file = root / "own" / "s3" / "step.toml"
     file.write_text('name = "s3"\ntitle = "t')
     with pytest.raises(UsageError) as caught:
-        load(root)
+        _ = load(root).steps
     assert str(caught.value).startswith(f"{file}:2: not valid TOML: ")
 
 
@@ -310,7 +322,7 @@ def test_a_file_that_is_not_text_is_refused(root: Path) -> None:
     file = root / "own" / "s3" / "step.toml"
     file.write_bytes(b'name = "\xff"\n')
     with pytest.raises(UsageError, match=r"not UTF-8 text \(byte 8\)"):
-        load(root)
+        _ = load(root).steps
 
 
 def test_a_missing_lineage_is_refused(root: Path) -> None:

@@ -88,7 +88,7 @@ class TestDiscovery:
     def test_names_are_unique_over_subfolders(self, root: Path) -> None:
         write(root / "own" / "failed" / "s1", BASE.format(extra=""))
         with pytest.raises(UsageError, match="two steps named s1"):
-            load(root)
+            _ = load(root).steps
 
     def test_the_lineage_is_known_from_any_depth(self, root: Path) -> None:
         lineages = load(root)
@@ -155,7 +155,7 @@ class TestInheritance:
         write(root / "own" / "variants" / "x", toml)
         write(root / "own" / "variants" / "y", 'base = "x"\n')
         with pytest.raises(UsageError, match=message) as caught:
-            load(root)
+            _ = load(root).steps
         assert "\n" not in str(caught.value)
 
     @pytest.mark.parametrize(
@@ -173,12 +173,12 @@ class TestInheritance:
     def test_other_gpu_flags_are_refused(self, root: Path, flag: str) -> None:
         write(root / "own" / "s1", f'gpu_flags = ["{flag}"]\n' + BASE.format(extra=""))
         with pytest.raises(UsageError, match=r"field 'gpu_flags': expected .* found"):
-            load(root)
+            _ = load(root).steps
 
     def test_a_python_step_has_no_gpu_flags(self, root: Path) -> None:
         write(root / "own" / "p", 'arch = "any"\nkind = "python"\ngpu_flags = ["--ftz=true"]\n')
         with pytest.raises(UsageError, match="a Python step is not built by nvcc"):
-            load(root)
+            _ = load(root).steps
 
 
 class TestSources:

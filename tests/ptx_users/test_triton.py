@@ -297,3 +297,28 @@ def test_beyond_an_array_is_found(triton):
         beyond[(1,)](torch.zeros(16, device="cuda"), BLOCK=1024)
     with pytest.raises(IncorrectError, match=r"out-of-bounds.*\.py:\d+"):
         session.require_clean()
+
+
+LOCK = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def add(lock, out):
+    while tl.atomic_cas(lock, 0, 1) == 1:
+        pass
+    tl.store(out, tl.load(out) + 1)
+    tl.atomic_xchg(lock, 0)
+
+lock, out = torch.empty(1, dtype=torch.int32, device="cuda"), torch.zeros(1, device="cuda")
+add[(8,)](lock, out)
+"""
+
+
+def test_a_lock_that_nothing_has_written(triton, tmp_path):
+    """What the poison lets through are races: the cause comes first."""
+    script = tmp_path / "lock.py"
+    script.write_text(LOCK)
+    (row,) = check([str(script)], schedules=8, seed=1).steps[0].rows
+    first, *others = row.seen
+    assert first.finding.kind == "unwritten" and "reads lock" in first.finding.text
+    assert "race" in {each.finding.kind for each in others}

@@ -236,6 +236,11 @@ class CheckedLaunches:
             self._put_first(at, (each for each in notes if each.finding.kind == "unwritten"))
         self._drop_empty_row()
 
+    def put_decisions_first(self) -> None:
+        """Have atomics on what nothing has written, by which a kernel goes on, come first."""
+        for at, made in enumerate(self.made):
+            self._put_first(at, filter(_decides, made.report.notes))
+
     def _put_first(self, at: int, first: Iterable[PtxFinding]) -> None:
         self.made[at] = self.made[at].with_first(first)
 

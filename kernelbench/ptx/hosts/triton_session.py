@@ -87,9 +87,11 @@ class TritonSession(TritonLaunches):
         raw = self._live.order.report()
         return [*self._launches.made, *([self._launches.outside(raw)] if raw["findings"] else [])]
 
-    def explain_failure(self) -> None:
-        """What may explain that the script fails is a finding, if there is none else."""
-        if not any(each.report.errors for each in self.launches):
+    def explain(self, *, failed: bool) -> None:
+        """Have what explains errors, or that the script has failed, come first."""
+        if any(each.report.errors for each in self.launches):
+            self._launches.put_decisions_first()
+        elif failed:
             self._launches.explain_failure(self._live.order.report())
 
     @property
