@@ -203,7 +203,7 @@ def _help(finding: Finding) -> str:
         "put wgmma.fence before the first wgmma.mma_async, and wherever registers that it takes "
         "have been written since": text.endswith("without wgmma.fence before it"),
         "keep the CTA until the others have done with its shared memory: cluster.sync() between "
-        "{here} and the end of the kernel": finding.kind == "exit" and "has exited" in text,
+        "{here} and the end of the kernel": finding.kind == "exit" and " exited" in text,
         "have the other warpgroups give up registers first (setmaxnreg.dec), or ask for no more "
         "than the CTA's registers allow": finding.kind == "hang" and _OF_REGISTERS in text,
         "launch no more CTAs than can reside together: those of "

@@ -312,6 +312,38 @@ void check_barriers_at_exit(Cta& cta) {
   }
 }
 
+// Programming guide, "Distributed Shared Memory": all accesses have to be complete before the
+// thread block exits. An arrival on the cluster barrier behind an access says so, even a relaxed
+// one, and an acquire at scope .cta.
+void check_accesses_afar(const Cta& cta) {
+  if (!checking()) return;
+  const Cluster& cluster = *cta.cluster;
+  for (const Cta& other : cluster.ctas) {
+    for (const Thread& thread : other.threads) {
+      for (const AccessAfar& last : thread.afar) {
+        if (last.rank != cta.rank || thread.cluster_arrivals > last.arrivals) continue;
+        const Event access{thread.component, last.epoch};
+        const auto passed_by = [&access](const Thread& mine) {
+          return !mine.passed_by.at.empty() &&
+                 mine.passed_by.covers(access.component, access.epoch);
+        };
+        if (known_in(cta, access) ||
+            std::any_of(cta.threads.begin(), cta.threads.end(), passed_by)) {
+          continue;
+        }
+        report({.kind = Class::kExit,
+                .pc = last.pc,
+                .where = Where{other.index, other.rank, static_cast<int32_t>(thread.index),
+                               other.shared_type},
+                .text = std::string(last.what) + (last.writing ? " writes" : " reads") +
+                        " shared memory of a CTA that may have exited: nothing orders the access "
+                        "before that CTA's end"});
+        return;
+      }
+    }
+  }
+}
+
 // PTX: mbarrier.arrive.{release,relaxed}.{cta,cluster}.shared::cta.b64 (9.7.13.15).
 // mbarrier.arrive; `release` is its .release, else .relaxed.
 void mbarrier_arrive(void* bar, uint32_t count, bool release) {

@@ -25,6 +25,16 @@ namespace kb::emu {
 class Runner;
 struct Fiber;
 
+// A thread's last access to shared memory of another CTA of its cluster.
+struct AccessAfar {
+  uint32_t rank = 0;  // of that CTA
+  uint32_t epoch = 0;
+  uint64_t arrivals = 0;  // the thread's on the cluster barrier before
+  bool writing = false;
+  Pc pc = nullptr;
+  const char* what = "";
+};
+
 // PTX: 2.1: %tid, %laneid; .local memory and registers are the fiber's stack.
 struct Thread {
   Cta* cta = nullptr;
@@ -55,7 +65,8 @@ struct Thread {
   uint32_t decisions = 0;  // of its own (choices.hpp)
   ThreadTma tma;           // of tma.cpp
   uint32_t arrived = 0;    // its epoch at its last arrival at an mbarrier
-  void sleep();            // until its warp is woken
+  std::vector<AccessAfar> afar;
+  void sleep();  // until its warp is woken
 };
 
 // PTX: 2.1: 32 threads with consecutive %tid. They run in lock-step nowhere but in .sync

@@ -106,6 +106,7 @@ void Runner::finish(Cta& cta) {
     check_copies_at_exit(cta);
     check_tensor_at_exit(cta);
     check_barriers_at_exit(cta);
+    check_accesses_afar(cta);
     check_wgmma_at_exit(cta);
   });
   if (cta.pending == 0 || findings_count() != before) return;

@@ -191,6 +191,7 @@ void report_fault(const Runner& runner, std::deque<Cluster>& clusters);
 
 // barriers.cpp
 void check_barriers_at_exit(Cta& cta);
+void check_accesses_afar(const Cta& cta);
 void check_wgmma_at_exit(Cta& cta);
 
 // launch.cpp

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core.hpp"
+#include "runner.hpp"
 
 namespace kb::emu {
 
@@ -49,6 +50,19 @@ Actor narrowed(const Actor& actor, uint32_t offset, uint32_t bytes) {
   return result;
 }
 
+void note_afar(const Cta& cta, const Actor& actor, bool writing) {
+  Thread& thread = self();
+  const auto same = [&cta](const AccessAfar& each) { return each.rank == cta.rank; };
+  auto at = std::find_if(thread.afar.begin(), thread.afar.end(), same);
+  if (at == thread.afar.end()) at = thread.afar.emplace(at);
+  *at = {cta.rank, actor.epoch, thread.cluster_arrivals, writing, actor.pc, actor.what};
+}
+
+// An access of the running thread itself, to another CTA.
+bool is_afar(const Cta& cta, const Actor& actor) {
+  return !actor.async && !actor.tensor && current_thread != nullptr && self().cta != &cta;
+}
+
 }  // namespace
 
 // Checks the read and, for the async proxy, finds the cells whose last generic write was not
@@ -59,6 +73,7 @@ StaleCells shared_read(Cta& cta, uint32_t offset, uint32_t bytes, const Actor& a
   check_bounds(cta, offset, bytes, actor, false);
   StaleCells stale;
   if (!checking() || bytes == 0) return stale;
+  if (is_afar(cta, actor)) note_afar(cta, actor, false);
   const uint32_t first = offset / 4;
   const uint32_t count = (offset + bytes - 1) / 4 - first + 1;
   if (actor.async) {
@@ -93,6 +108,7 @@ void shared_write(Cta& cta, uint32_t offset, uint32_t bytes, const Actor& actor)
             .text = std::string(actor.what) + " overwrites a live mbarrier"});
   }
   if (!checking()) return;
+  if (is_afar(cta, actor)) note_afar(cta, actor, true);
   const uint32_t first = offset / 4;
   const uint32_t count = (offset + bytes - 1) / 4 - first + 1;
   if (narrow(offset, bytes)) {
