@@ -57,7 +57,8 @@ _NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 _SCRIPT_ROW = "script"
 _WAIVED = 2  # of NVIDIA's samples, where they lack something
 _TWO_GPUS = "--gpus 2 gives a program two"
-_ABORTED = 134  # as a shell says SIGABRT, and loader.cpp
+#: As a shell and loader.cpp say what ended main.
+_ENDED_BY = {134: "abort", 136: "SIGFPE", 139: "SIGSEGV"}
 _ARGUMENTS_GO = "a program's arguments go after `--`"
 _CALLED_BY_RUN = (
     "`kernelbench run {file} --shape NAME` calls a submission, as --task DIR does; a script calls "
@@ -179,7 +180,8 @@ def _program(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnsw
             call = f"; it launched no kernel; {_ARGUMENTS_GO}"
         if not program.failed_call and program.lacks_gpus and (status == _WAIVED or not launches):
             call = f"; it asks how many GPUs there are: {_TWO_GPUS}"
-        ended = "abort ended main" if status == _ABORTED else f"main returned {status}"
+        by = _ENDED_BY.get(status)
+        ended = f"{by} ended main" if by else f"main returned {status}"
         asks_sms = program.asks_sms and (not launches or _TOO_LARGE in call)
         return FileAnswer(tuple(launches), "wrong", ended + call, asks_sms=asks_sms)
     if program.fails_with is not None:

@@ -109,6 +109,15 @@ const void* in_program(const void* pc) {
   return behind;
 }
 
+// The program's own code, or what it calls of the C and C++ libraries.
+bool is_of_program(const void* pc) {
+  Dl_info info;
+  if (dladdr(pc, &info) == 0) return false;
+  const std::string name = info.dli_fname;
+  const auto has = [&name](const char* part) { return name.find(part) != std::string::npos; };
+  return info.dli_fbase == program_base || has("libc.so") || has("libstdc++") || has("libm.so");
+}
+
 void protect(const Pages& pages) {
   mprotect(pages.begin, static_cast<size_t>(pages.end - pages.begin),
            pages.reads ? PROT_READ : PROT_NONE);
@@ -131,7 +140,14 @@ int on_host_fault(const void* address, void* context) {
     // Since it has trapped, another thread may have opened the page: it is tried once more.
     const bool opened = pages_of(at, last_watched) != nullptr && now != tried_again;
     tried_again = now;
-    return opened ? 1 : 0;
+    if (opened) return 1;
+    lock.unlock();
+    if (is_of_program(pc)) {
+      one_call.let_go();
+      call.release();
+      main_crashed(registers[REG_TRAPNO] == 0 ? SIGFPE : SIGSEGV);
+    }
+    return 0;
   }
   host_is_there();
   const bool writing = (registers[REG_ERR] & kWriting) != 0;
@@ -205,6 +221,7 @@ void catch_steps() {
 void watch_program(const void* function) {
   Dl_info info;
   program_base = dladdr(function, &info) != 0 ? info.dli_fbase : nullptr;
+  catch_steps();
   traps = 0;
   last_looks.clear();
   polling.clear();

@@ -174,6 +174,11 @@ void leave_main() {
   leave_from_other(1);
 }
 
+void main_crashed(int signal) {
+  leave_with(128 + signal);
+  leave_from_other(128 + signal);
+}
+
 }  // namespace kb::cuda
 
 using namespace kb::cuda;
