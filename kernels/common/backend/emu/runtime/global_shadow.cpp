@@ -327,7 +327,8 @@ class Accessing {
 
   // PTX: 5.1: global memory holds nothing that PTX promises before something is written there.
   void check_written(const Access& writer, size_t word) {
-    if (holds_ || actor_.async || reported_) return;
+    const bool reduces = writing_ && mine_.atomic;
+    if (holds_ || (actor_.async && !reduces) || reported_) return;
     if ((writer.written & mine_.bytes) == mine_.bytes) return;
     if (!words_.fresh) {
       reported_ = true;
@@ -477,7 +478,9 @@ void report_unwritten(const void* pointer, bool strong, bool writing, Pc pc, con
   const Region& region = *region_at(static_cast<const std::byte*>(pointer));
   const auto offset = static_cast<size_t>(static_cast<const std::byte*>(pointer) - region.begin);
   // An atomic that returns what was there may exchange, or compare.
-  const bool adds = strong && writing && std::strncmp(what, "red", 3) == 0;
+  const bool adds =
+      strong && writing &&
+      (std::strncmp(what, "red", 3) == 0 || std::strstr(what, "reduction") != nullptr);
   // Who polls a word means its value; data may be read and not be used.
   const bool noted = region.holds && (!strong || writing);
   (noted ? note : report)({.kind = Class::kUnwritten,
