@@ -341,6 +341,10 @@ class Runtime:
         of that name or in all."""
         self._library.kb_emu_set_back(name.encode())
 
+    def see_stores_at_once(self) -> None:
+        """From now on no strong store of another CTA is seen late."""
+        self._library.kb_emu_stores_seen_at_once()
+
     def registers(self, of_a_thread: int) -> None:
         """Say how many a thread of the launches to come has at first; 0 if that is not known."""
         self._library.kb_emu_registers(ctypes.c_uint32(of_a_thread))

@@ -194,12 +194,13 @@ class CheckedLaunches:
         report = PtxReport(PROGRAM, found, (), 1, 0.0, notes=notes)
         return Launched("copies and the host", self._seed, report)
 
-    def explain(self, wrong: bool, stale: Collection[str]) -> None:
+    def explain(self, wrong: bool, stale: Collection[str], *, late: bool) -> None:
         """Have what explains how launches or the program have ended come first.
 
         Args:
             wrong: Whether main has failed, and nothing else tells why.
             stale: Names of memory in which nothing but words that launches have left makes it fail.
+            late: Whether main ends well once no strong store is seen late.
         """
         modules = self._modules.values()
         goes_wrong = wrong or any(each.report.errors for each in self.made)
@@ -210,7 +211,10 @@ class CheckedLaunches:
             reads = [
                 each.early_reads(kernel) for each in modules if fails and kernel in each.kernels
             ]
-            notes = [each for each in report.notes if _explains(each, errors, wrong, stale)]
+            notes = [
+                each for each in report.notes
+                if _explains(each, errors, wrong, stale) and (late or not _is_late(each))
+            ]  # fmt: skip
             notes += [each for each in report.notes if goes_wrong and _decides(each)]
             reading = [each for each in report.notes if each.finding.kind == "unwritten"]
             notes += () if goes_wrong else (replace(each, severity="noted") for each in reading)
@@ -254,6 +258,11 @@ class CheckedLaunches:
         """Whether launches have read memory that nothing has written."""
         notes = (each for made in self.made for each in made.report.notes)
         return any(each.finding.kind == "unwritten" for each in notes)
+
+    @property
+    def sees_late_stores(self) -> bool:
+        """Whether a strong load of a launch has given what was there before a store."""
+        return any(map(_is_late, (note for made in self.made for note in made.report.notes)))
 
     @property
     def can_be_repeated(self) -> bool:
@@ -363,6 +372,10 @@ def interleaves(seed: int) -> bool:
 def _decides(note: PtxFinding) -> bool:
     """Whether a kernel goes on by what an atomic gives of memory that holds nothing."""
     return note.finding.kind == "unwritten" and note.finding.text.startswith("atom ")
+
+
+def _is_late(note: PtxFinding) -> bool:
+    return note.finding.text.startswith("a strong load gives")
 
 
 def _explains(note: PtxFinding, errors: set[str], wrong: bool, stale: Collection[str]) -> bool:

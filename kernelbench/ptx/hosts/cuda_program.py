@@ -31,6 +31,7 @@ from kernelbench.ptx.hosts.repeated_runs import (
     LARGE,
     MORE_SMS,
     MOST_RUNS,
+    NOT_LATE,
     SCALED,
     SET_BACK,
     SMS_TIMES,
@@ -161,7 +162,10 @@ class CudaProgram:
         if few and clean and not failed and fails_on_more_sms(runs, self._seed, began_s):
             self.fails_on_sms = self.sms * SMS_TIMES
         stale = stale_memory(runs, kept, began_s, made.memory_with_leftovers)
-        made.explain(failed and not found and not self.failed_call, stale)
+        unexplained = failed and not found and not self.failed_call
+        late = unexplained and made.sees_late_stores
+        late = late and runs.status(kept, time.monotonic() - began_s, NOT_LATE) == 0
+        made.explain(unexplained, stale, late=late)
         made.name_allocations(host.allocated_at)
         if status and not self._finds_errors and made.can_be_repeated:
             at = not_waited_for(runs, kept, began_s, host.asked(0)[0])
@@ -192,6 +196,8 @@ class CudaProgram:
             host.scale(*map(int, how.removeprefix(SCALED).split("x")))
         if how == LARGE:
             host.fill(LARGE_BYTES)
+        if how == NOT_LATE:
+            runtime(shipped_blocks()).see_stores_at_once()
         if how.startswith(SET_BACK):
             runtime(shipped_blocks()).set_back(how.removeprefix(SET_BACK))
         status = self._run_main(host, main, words)

@@ -26,11 +26,12 @@ from kernelbench.ptx.hosts.checked_launches import interleaves
 #: first and the least limit is ended.
 RUNS, MOST_RUNS, _MORE_S = 4, 16, 1.0
 #: How a run is made: as the program runs; findings count as a failure, too; and words that launches
-#: have left changed are set back, in the memory whose name follows, or in all; with large
-#: numbers in new memory, where NaN is no difference for most comparisons; with so many operations
-#: done before their calls return; and with so many times the bytes at a site.
+#: have left changed are set back, in the memory whose name follows, or in all; no strong store is
+#: seen late; with large numbers in new memory, where NaN is no difference for most comparisons;
+#: with so many operations done before their calls return; and with so many times the bytes at a
+#: site.
 AS_IT_IS, CHECKED, SET_BACK, LARGE, AT_ONCE = "as-it-is", "checked", "set-back", "large", "at-once"
-SCALED = "scaled"
+SCALED, NOT_LATE = "scaled", "not-late"
 #: Or on so many times the SMs, if they are as few as here at most, where findings count, too.
 MORE_SMS, SMS_TIMES, FEW_SMS = "more-sms", 4, 4
 _SCALES = (4, 8, 2)  # bytes of an element

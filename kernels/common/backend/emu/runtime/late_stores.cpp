@@ -40,6 +40,8 @@ std::mutex guard;
 std::vector<Finding> notes;
 std::set<Pc> looked_again;
 std::unordered_map<const void*, Late> stores;
+// Whether all are seen at once, all the same: whether a program fails for want of that.
+bool at_once = false;
 
 By running() {
   const Thread& thread = self();
@@ -93,7 +95,7 @@ uint64_t seen_at(const void* at, uint32_t bytes, uint64_t value, Pc pc) {
   }
   if (late.seen.size() >= kMostSeen) return value;
   late.seen.push_back(running());
-  if (!one_in(2)) return value;
+  if (!one_in(2) || at_once) return value;
   constexpr const char* kText =
       "a strong load gives what was there before the store of another CTA: no release, or fence "
       "and flag, stands between the two";
@@ -112,3 +114,7 @@ void note_late_stores() {
 }
 
 }  // namespace kb::emu
+
+extern "C" __attribute__((visibility("default"))) void kb_emu_stores_seen_at_once() {
+  kb::emu::at_once = true;
+}
