@@ -9,7 +9,7 @@ import bisect
 import functools
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -17,6 +17,10 @@ from typing import Any
 #: Elements of at least this size are named by index; smaller ones are bytes of a buffer.
 _INDEXED_BYTES = 8
 _MAX_DEPTH = 16
+_HOLDING_FUNCTIONS = (
+    "DW_TAG_namespace", "DW_TAG_subprogram", "DW_TAG_structure_type", "DW_TAG_class_type",
+    "DW_TAG_lexical_block",
+)  # fmt: skip
 _CODE = ("DW_TAG_subprogram", "DW_TAG_inlined_subroutine", "DW_TAG_lexical_block")
 
 
@@ -32,13 +36,19 @@ class Frame:
 @functools.cache
 def frames_at(module: str, offset: int) -> tuple[Frame, ...]:
     """The chain of inlined functions at an offset in a library; empty without debug information."""
-    return next((tuple(found) for unit in _units(module) if (found := unit.frames(offset))), ())
+    return _first(module, lambda unit, local: unit.frames(offset, local))
 
 
 @functools.cache
 def callers_at(module: str, offset: int) -> tuple[Frame, ...]:
     """:func:`frames_at` without the innermost: reads no table of lines, which takes seconds."""
-    return next((tuple(found) for unit in _units(module) if (found := unit.callers(offset))), ())
+    return _first(module, lambda unit, local: unit.callers(offset, local))
+
+
+def _first(module: str, frames: Callable[[_Unit, bool], list[Frame]]) -> tuple[Frame, ...]:
+    """What one unit finds; functions of functions are looked for where nothing else is found."""
+    every = ((unit, local) for local in (False, True) for unit in _units(module))
+    return next((tuple(found) for unit, local in every if (found := frames(unit, local))), ())
 
 
 @functools.cache
@@ -79,16 +89,15 @@ class _Unit:
         self._unit = unit
         self.top = unit.get_top_DIE()
 
-    def frames(self, offset: int) -> list[Frame]:
-        """Innermost first."""
-        dies = list(self._enclosing(self.top, offset))
+    def frames(self, offset: int, local: bool) -> list[Frame]:
+        """Innermost first; ``local``: of functions that are another one's."""
+        dies = self._holding(offset, local)
         where = self._line(offset) if dies else None
         return self._chain(dies, *where) if where is not None else []
 
-    def callers(self, offset: int) -> list[Frame]:
+    def callers(self, offset: int, local: bool) -> list[Frame]:
         """The frames but the innermost."""
-        dies = list(self._enclosing(self.top, offset))
-        return self._chain(dies, "", 0)[1:]
+        return self._chain(self._holding(offset, local), "", 0)[1:]
 
     def _chain(self, dies: Sequence[Any], file: str, line: int) -> list[Frame]:
         frames = []
@@ -98,6 +107,19 @@ class _Unit:
                 file = self._files[int(die.attributes["DW_AT_call_file"].value)]
                 line = int(die.attributes["DW_AT_call_line"].value)
         return frames
+
+    def _holding(self, offset: int, local: bool) -> list[Any]:
+        """The functions that hold an address, outermost first."""
+        return [*(self._local if local else self._enclosing)(self.top, offset)]
+
+    def _local(self, scope: Any, offset: int) -> Iterator[Any]:
+        """Those of a function that is another one's, such as a lambda that is not inlined."""
+        for die in scope.iter_children():
+            if die.tag in _HOLDING_FUNCTIONS:
+                found = [*self._enclosing(die, offset)] or [*self._local(die, offset)]
+                if found:
+                    yield from found
+                    return
 
     def _enclosing(self, scope: Any, offset: int) -> Iterator[Any]:
         """The functions that hold an address, outermost first."""

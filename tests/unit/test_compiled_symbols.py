@@ -48,6 +48,10 @@ KB_DEVICE void help(SharedStorage& shared) {
   auto each = [&](int i) __attribute__((always_inline)) { mark(&shared.stages[i]); };
   each(1);
 }
+void apart(SharedStorage& shared) {
+  auto each = [&](auto i) __attribute__((noinline)) { mark(&shared.sums[i]); };
+  each(1);
+}
 void group_gemm(SharedStorage& shared) {
   load_warp<2>(shared);
   help(shared);
@@ -82,12 +86,12 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Pa
     return str(path), folders
 
 
-def calls(path: str) -> list[int]:
-    """Offsets of the calls of ``mark`` in ``group_gemm``, in order."""
+def calls(path: str, function: str = r"_ZN2kb4step10group_gemm\w+") -> list[int]:
+    """Offsets of the calls of ``mark`` in a function, in order."""
     listing = subprocess.run(
         ["objdump", "-d", "--no-show-raw-insn", path], capture_output=True, text=True, check=True
     ).stdout
-    body = re.search(r"<_ZN2kb4step10group_gemm\w+>:\n(.*?)\n\n", listing, re.S)
+    body = re.search(rf"<{function}>:\n(.*?)\n\n", listing, re.S)
     assert body is not None
     return [
         int(match[1], 16)
@@ -107,6 +111,13 @@ def test_lines_and_roles(library: tuple[str, dict[str, Path]]) -> None:
         (f"v99/kernel.cpp:{line_of('mark(&shared.stages')}", "help", "help"),
         (f"v99/kernel.cpp:{line_of('mark(&shared);')}", "group_gemm", "group_gemm"),
     ]
+
+
+def test_a_function_of_another_function(library: tuple[str, dict[str, Path]]) -> None:
+    path, folders = library
+    (at,) = calls(path, r"_ZZN2kb4step5apart\w+")
+    place = Symbols(folders).place({"module": path, "offset": at})
+    assert str(place) == f"v99/kernel.cpp:{line_of('mark(&shared.sums')}"
 
 
 def test_a_place_outside_the_step_is_that_of_the_block(
