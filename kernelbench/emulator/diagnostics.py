@@ -199,7 +199,9 @@ def _help(finding: Finding) -> str:
         "elect it; if they arrive in two phases, wait for the first before the second "
         "arrival": text.startswith(_SECOND_ARRIVAL),
         "free it behind its last use: on the same stream, or after an event or a synchronization "
-        "that the free waits for": finding.kind == "out-of-bounds" and " freed" in text,
+        "that the free waits for": finding.kind == "out-of-bounds"
+        and " freed" in text
+        and " past the end of " not in text,
         "put wgmma.fence before the first wgmma.mma_async, and wherever registers that it takes "
         "have been written since": text.endswith("without wgmma.fence before it"),
         "keep the CTA until the others have done with its shared memory: cluster.sync() between "

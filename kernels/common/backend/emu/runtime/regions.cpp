@@ -170,17 +170,16 @@ bool device_block(const void* address) {
 namespace {
 
 // The buffer that an address has just missed.
-std::string beside(const std::byte* at) {
-  constexpr ptrdiff_t kNear = 64 * 1024;
+std::string beside(const std::byte* at, ptrdiff_t near) {
   const auto next = regions.upper_bound(at);  // by their ends
   if (next != regions.begin()) {
     const Region& before = *std::prev(next)->second;
     const ptrdiff_t distance = at - before.end;
     if (distance == 0) return ", right past the end of " + before.name;
-    if (distance < kNear)
+    if (distance < near)
       return ", " + std::to_string(distance) + " bytes past the end of " + before.name;
   }
-  if (next == regions.end() || next->second->begin - at > kNear) return "";
+  if (next == regions.end() || next->second->begin - at > near) return "";
   return ", " + std::to_string(next->second->begin - at) + " bytes before " + next->second->name;
 }
 
@@ -195,8 +194,13 @@ void global_access(const void* pointer, size_t bytes, bool writing, Pc pc, const
   text += writing ? " writes " : " reads ";
   text += std::to_string(bytes) + " bytes";
   if (region == nullptr) {
+    // What was freed there may have nothing to do with it, right behind another buffer.
+    constexpr ptrdiff_t kNear = 64 * 1024, kNextTo = 4 * 1024;
     const std::string freed = not_owned_text(begin);
-    text += freed.empty() ? " that no buffer owns" + beside(begin) : freed;
+    const std::string missed = beside(begin, freed.empty() ? kNear : kNextTo);
+    const bool past = missed.find(" past the end of ") != std::string::npos;
+    text += freed.empty() || past ? " that no buffer owns" + missed : freed;
+    if (past && !freed.empty()) text += ", in memory" + freed;
   } else if (begin + bytes > region->end) {
     const auto outside = static_cast<size_t>(begin + bytes - region->end);
     text += ", " + std::to_string(outside) + " of them beyond the end of " + region->name;
