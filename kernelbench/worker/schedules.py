@@ -136,7 +136,8 @@ class _Schedules:
     def _first_round(self) -> bool:
         job = self._job
         turn = derive(0, "turn", self._case.shape.name)
-        half = [sms for at, sms in enumerate(job.sms) if (at + turn) % 2 == 0]
+        limited = self._limit_s > 0
+        half = [sms for at, sms in enumerate(job.sms) if not limited or (at + turn) % 2 == 0]
         if not all(self._schedule(sms, 0) for sms in half or job.sms):
             return False
         if job.sequence and not self._sequence():
