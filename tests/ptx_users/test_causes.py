@@ -21,7 +21,7 @@ pytestmark = [
 Checked = Callable[..., Outcome]
 _SHORT = (
     "queue not reset", "read before the wait", "half of it copied", "copy not awaited",
-    "waits for the flag alone", "half of it, and a blind check",
+    "waits for the flag alone", "half of it, and a blind check", "no sync at the end",
 )  # fmt: skip
 
 #: The program, what of it is replaced, and of the first finding: its class, what it says, and the
@@ -105,6 +105,15 @@ CAUSES = {
         "host_functions.cu", [("HostFunc(first, fill", "HostFunc(second, fill")],
         "race", "that cudaLaunchHostFunc on stream 2 writes: nothing orders the two",
         "CHECK(cudaMemcpyAsync(device, in", "for (int at = 0; at < kCount; ++at) job.data",
+    ),
+    "no sync at the end": (
+        "endings.cu", [("  cluster.sync();  // at the end\n", "")],
+        "exit", "a load reads shared memory of a CTA that may have exited",
+        "cluster.map_shared_rank(mine", "",
+    ),
+    "sums not cleared": (
+        "endings.cu", [("CHECK(cudaMemset(sums, 0, sizeof added));", "")],
+        "unwritten", "bulk reduction adds to sums (allocated at", '"cp.async.bulk.commit', "",
     ),
     "argument used again": (
         "host_functions.cu",
@@ -194,6 +203,7 @@ def checked(bench: Checked, tmp_path: Path) -> Checked:
         "lock",
         "two_hosts",
         "told_the_host",
+        "endings",
     ],
 )
 def test_right_programs_are_clean(checked: Checked, name: str) -> None:
@@ -243,6 +253,29 @@ def test_ctas_that_wait_alike_are_shown_once(checked: Checked) -> None:
     outcome = checked("lock.cu", locked, schedules=1)
     assert "… and 4 more CTAs that wait likewise" in outcome.out
     assert len(outcome.out.splitlines()) < 40, outcome.out
+
+
+def test_an_arrival_without_memory_order_ends_accesses(checked: Checked) -> None:
+    relaxed = 'asm volatile("barrier.cluster.arrive.relaxed;barrier.cluster.wait;");'
+    outcome = checked("endings.cu", ("cluster.sync();  // at the end", relaxed), schedules=4)
+    assert outcome.code == 0, outcome.out
+
+
+def test_a_main_that_crashes_keeps_what_was_found(checked: Checked) -> None:
+    outcome = checked(
+        "endings.cu", ("ld.acquire.gpu.u32", "ld.relaxed.gpu.u32"),
+        ("return last == 5 ? 0 : 3;", "return *reinterpret_cast<volatile int*>(last);"),
+        schedules=1,
+    )  # fmt: skip
+    assert outcome.code == 3 and "error[race]" in outcome.out, outcome.out
+    assert "wrong: SIGSEGV ended main" in outcome.out, outcome.out
+
+
+def test_a_late_store_is_told_only_where_it_is_the_cause(checked: Checked) -> None:
+    """Both values of the flag are right: what fails is main."""
+    outcome = checked("endings.cu", ("return last == 5 ?", "return last == 6 ?"), schedules=20)
+    assert outcome.code == 3 and "main returned 3" in outcome.out, outcome.out
+    assert "error[" not in outcome.out, outcome.out
 
 
 def test_main_is_told_what_it_does_not_wait_for(checked: Checked) -> None:
