@@ -280,7 +280,9 @@ class View(console.Watching):
             there = other[0][1]
             where = first_cause(there.waits).access if there.waits else there.finding.access
             shapes = " ".join(each.shape for each, _ in other)
-            notes.append(("also", f"{where}, in {shapes} ({there.finding.identity})"))
+            same = where == seen.finding.access
+            what = (same and there.finding.buffer) or where
+            notes.append(("also", f"{what}, in {shapes} ({there.finding.identity})"))
         notes += [("seen", f"{rows}; first with {seen.inputs}, {sms}, {when}")]
         if self._plan is not None and self._repeats:
             notes.append(("rerun", self._rerun(step, row, seen)))

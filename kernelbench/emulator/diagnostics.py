@@ -114,18 +114,24 @@ def is_between_operations(finding: Finding) -> bool:
 
 
 def cause_of(finding: Finding, waits: Sequence[Waiting], beside: Sequence[Finding] = ()) -> object:
-    """Equal for hangs that lack the same of a barrier, whoever waits for it at which line.
+    """Equal for hangs that lack the same of a barrier, whoever waits for it at which line, and for
+    what differs in the buffer alone, as by its size.
 
     A read of nothing has the cause of the race or early read beside it that has its line.
     """
     for other in beside if finding.kind == "unwritten" and finding.buffer else ():
         sides = (other.access, other.other) if other.kind in ("race", "early-read") else ()
         if other.buffer == finding.buffer and finding.access in sides:
-            return other.identity
+            return _conflict(other)
     cause = first_cause(waits) if finding.kind == "hang" and waits else None
     if cause is None or not cause.needs:
-        return finding.identity
+        return _conflict(finding)
     return without_indices(cause.what), cause.needs
+
+
+def _conflict(finding: Finding) -> object:
+    here, there = finding.access.where, finding.other.where if finding.other else ""
+    return (finding.kind, finding.text, here, there) if here and there else finding.identity
 
 
 def finding_lines(

@@ -105,6 +105,28 @@ def test_a_cause_that_shows_at_two_lines_is_one_block(needs: str) -> None:
     assert text.getvalue().count("(1 error)" if one else "(2 errors)") == 1
 
 
+@pytest.mark.parametrize("line", ["race.cu:9", "race.cu:10"])
+def test_a_race_of_two_lines_in_two_buffers_is_one_block(line: str) -> None:
+    """As where the buffers of two shapes have other sizes."""
+    (step,) = (each for each in read_check(RECORD).steps if each.step == "race.cu")
+    row = step.rows[0]
+    seen = next(each for each in row.seen if each.finding.kind == "race")
+    here = replace(seen.finding.access, where="race.cu:9")
+    there = replace(here, where="race.cu:12")
+    first = replace(seen.finding, access=here, other=there)
+    second = replace(
+        first, access=replace(here, where=line), object="another + 16",
+        identity="race-0123456789",
+    )  # fmt: skip
+    both = replace(row, seen=(replace(seen, finding=first), replace(seen, finding=second)))
+    text = io.StringIO()
+    view = View(console.Console(file=text, width=80), 10, layout="full")
+    view.results([replace(step, rows=(both,))])
+    one = line == "race.cu:9"
+    assert text.getvalue().count("error[race]") == (1 if one else 2)
+    assert ("  = also: another, in " in text.getvalue()) == one
+
+
 if __name__ == "__main__":
     os.chdir(FOLDER)
     asked = ["--seed", "1", "--schedules", "4", "--no-save", "--json", str(RECORD)]
