@@ -6,6 +6,7 @@ import contextlib
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -33,7 +34,7 @@ from kernelbench.measure.results import error_of
 from kernelbench.project.building_blocks import source_sha
 from kernelbench.records.run_record import UNJUDGED
 from kernelbench.runs.runner import StepRun
-from kernelbench.worker.jobs import CheckJob
+from kernelbench.worker.jobs import HALF_A_ROUND, NO_ROUND, CheckJob
 from kernelbench.worker.launcher import Launcher
 from kernelbench.worker.messages import JobFailed, Message, PhaseBegins, ScheduleRun, StepNotLoaded
 
@@ -54,6 +55,7 @@ class _Progress:
     calls: dict[str, None] = field(default_factory=dict)
     seen: dict[str, Seen] = field(default_factory=dict)
     assumptions: dict[str, None] = field(default_factory=dict)
+    made: Counter[str] = field(default_factory=Counter)
     rounds: dict[str, int] = field(default_factory=dict)
     reason: str = ""
     unloadable: bool = False
@@ -290,7 +292,7 @@ class ScheduleChecker:
 
     def _rounds(self, run: StepRun, shape: Any) -> tuple[int, ...]:
         asked = self._request.rounds.get(shape.name)
-        return () if asked is None else tuple(asked.get(each, 0) for each in run.classes)
+        return () if asked is None else tuple(asked.get(each, NO_ROUND) for each in run.classes)
 
     def _take(self, run: StepRun, shape: Any, progress: _Progress, message: Message) -> None:
         if isinstance(message, PhaseBegins):
@@ -306,6 +308,7 @@ class ScheduleChecker:
                 progress.calls[message.calls] = None
             else:
                 progress.schedules += 1
+                progress.made[message.inputs] += 1
                 progress.rounds[message.inputs] = message.index + 1
             progress.reason = message.reason
             if message.reason and message.calls:
@@ -342,6 +345,8 @@ class ScheduleChecker:
         self, run: StepRun, shape: Any, status: CheckStatus, progress: _Progress, seconds: float
     ) -> CheckRow:
         request = self._request
+        cut = [each for each, made in progress.made.items() if made < len(request.sms)]
+        halves = dict.fromkeys(cut if status == "clean" else (), HALF_A_ROUND)
         return CheckRow(
             step=run.step.name,
             shape=shape.name,
@@ -354,7 +359,7 @@ class ScheduleChecker:
             reason=progress.reason,
             calls=tuple(progress.calls),
             assumptions=tuple(progress.assumptions),
-            rounds=progress.rounds,
+            rounds=progress.rounds | halves,
         )
 
     def _with_coverage(self, checked: StepCheck, run: StepRun, counters: Path) -> StepCheck:

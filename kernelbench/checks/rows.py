@@ -83,7 +83,8 @@ class CheckRow:
         reason: What ended it early, in one line; empty if nothing did.
         assumptions: What it rests on, keys of :data:`kernelbench.emulator.assumptions.ASSUMPTIONS`
             and ``LAUNCH_ASSUMPTIONS``.
-        rounds: How many rounds began, by input class; a round is a schedule on each number of SMs.
+        rounds: How many rounds began, by input class, 0 where time was up in the first one; a round
+            is a schedule on each number of SMs.
     """
 
     step: str

@@ -73,13 +73,9 @@ class CallSequence:
     announce: Callable[[str], None]
     _made: int = field(default=0, init=False)
 
-    def run(self, short_of_time: Callable[[], bool] = lambda: False) -> Iterator[ScheduleRun]:
-        """Every call; the first that is not right is the last.
-
-        Args:
-            short_of_time: Whether to leave out half of the calls, asked before each of that half.
-        """
-        for name, make in self._calls(short_of_time):
+    def run(self, *, half: bool = False) -> Iterator[ScheduleRun]:
+        """Every call, or about half of them; the first that is not right is the last."""
+        for name, make in self._calls(half):
             self.announce(name)
             found = make(name)
             if found.reason.startswith("skipped: "):
@@ -89,7 +85,7 @@ class CallSequence:
             if found.reason:
                 return
 
-    def _calls(self, short_of_time: Callable[[], bool]) -> _Calls:
+    def _calls(self, half: bool) -> _Calls:
         # The schedules before were calls at addresses of their own.
         first = self._draw(NEW_ADDRESSES)
         yield NEW_ADDRESSES, lambda name: self._one(name, first, name)
@@ -98,10 +94,10 @@ class CallSequence:
             self._of_other_options, self._of_smaller_shapes, self._of_kept_outputs,
             self._of_another_shape, self._of_queued, self._of_recorded,
         )  # fmt: skip
-        # Which half is left out differs with the shape: the shapes of a step make all calls.
+        # Which half it is differs with the shape: together the shapes of a step make all calls.
         turn = derive(0, "turn", self.case.shape.name)
         for at, group in enumerate(groups):
-            if (turn + at) % len(groups) < len(groups) // 2 or not short_of_time():
+            if not half or (turn + at) % len(groups) < len(groups) // 2:
                 yield from group(first)
 
     def _new_values(self, first: Inputs, name: str) -> ScheduleRun:

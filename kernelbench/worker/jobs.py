@@ -110,6 +110,10 @@ class CompareJob:
     gated: bool = False
 
 
+#: Of a class, in place of a number of rounds.
+HALF_A_ROUND, NO_ROUND = 0, -1
+
+
 @dataclass(frozen=True)
 class CheckJob:
     """Run one compiled step on the emulator's checker under many schedules.
@@ -123,7 +127,8 @@ class CheckJob:
         sequence_sms: The number of SMs of the calls in sequence.
         budget_s: Seconds after which no further round of schedules begins, for each shape and
             class; 0 for no limit.
-        rounds: How many rounds of each class to run instead, whatever the time; empty for none.
+        rounds: How many rounds of each class to run instead, whatever the time, ``HALF_A_ROUND`` or
+            ``NO_ROUND``; empty for as many as there is time for.
         max_findings: How many different findings a launch keeps.
         counters: Folder for the counts of branches; empty for none.
         os_threads: OS threads of the emulation; 0 for one per core.

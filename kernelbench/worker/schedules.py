@@ -23,7 +23,7 @@ from kernelbench.project.problem import Case, Inputs, judging
 from kernelbench.project.problem_loading import load_problem
 from kernelbench.worker.call_sequence import CallSequence, schedule_run
 from kernelbench.worker.checked_call import Called, CheckedStep
-from kernelbench.worker.jobs import CheckJob
+from kernelbench.worker.jobs import HALF_A_ROUND, NO_ROUND, CheckJob
 from kernelbench.worker.messages import Reporter, ShapeBegins, StepNotLoaded
 
 _COUNTERS_INTERVAL_S = 2.0
@@ -112,18 +112,18 @@ class _Schedules:
     def run(self) -> bool:
         """Every schedule and the sequence of calls; False if the shape is to end here.
 
-        A round is one schedule on each number of SMs; the sequence comes in the first. Half of
-        that round is run whatever it takes, and what else the budget of time allows: what little
-        there is is spread over all shapes, which differ in what belongs to their half.
+        A round is one schedule on each number of SMs; the sequence comes after the first. Half of
+        that round is run whatever it takes, and the other half if the budget of time allows: what
+        little there is is spread over all shapes, which differ in what belongs to their half.
         """
         job = self._job
         rounds = job.rounds[job.classes.index(self._class)] if job.rounds else None
-        if rounds == 0:
+        if rounds == NO_ROUND:
             return True
         self._limit_s = job.budget_s if rounds is None else 0.0
         self._began = time.monotonic()
         self._begin()
-        if not self._first_round():
+        if not self._first_round(half=rounds == HALF_A_ROUND):
             return False
         for index in range(1, job.schedules if rounds is None else rounds):
             # As long as those before took: a round that would end too late does not begin.
@@ -133,21 +133,22 @@ class _Schedules:
                 return False
         return True
 
-    def _first_round(self) -> bool:
+    def _first_round(self, *, half: bool) -> bool:
         job = self._job
         turn = derive(0, "turn", self._case.shape.name)
-        limited = self._limit_s > 0
-        half = [sms for at, sms in enumerate(job.sms) if not limited or (at + turn) % 2 == 0]
-        if not all(self._schedule(sms, 0) for sms in half or job.sms):
+        first = [sms for at, sms in enumerate(job.sms) if (at + turn) % 2 == 0] or [*job.sms]
+        others = [sms for sms in job.sms if sms not in first]
+        if not job.budget_s:  # as it was asked for: a check that is repeated has it, too
+            first, others = [*job.sms], []
+        if not all(self._schedule(sms, 0) for sms in first):
             return False
-        if job.sequence and not self._sequence():
+        # The calls in sequence take about as long as the schedules.
+        half = half or self._is_over(4)
+        if not half and not all(self._schedule(sms, 0) for sms in others):
             return False
-        for sms in job.sms if half else ():
-            if sms not in half and not self._is_over() and not self._schedule(sms, 0):
-                return False
-        return True
+        return not job.sequence or self._sequence(half=half)
 
-    def _is_over(self, factor: float = 1.0) -> bool:
+    def _is_over(self, factor: float) -> bool:
         """Whether ``factor`` times what was spent is more than the budget."""
         return 0 < self._limit_s < (time.monotonic() - self._began) * factor
 
@@ -169,10 +170,9 @@ class _Schedules:
             self._counters()
         return not reason
 
-    def _sequence(self) -> bool:
+    def _sequence(self, *, half: bool) -> bool:
         calls = CallSequence(self._step, self._case, self._job.sequence_sms, self._announce)
-        # The other half of the calls, and of the numbers of SMs, are still to come.
-        for run in calls.run(lambda: self._is_over(2)):
+        for run in calls.run(half=half):
             self._report(run)
             if run.reason:
                 return False

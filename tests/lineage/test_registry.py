@@ -72,7 +72,7 @@ def test_steps_are_ordered_by_number_not_by_text(root: Path) -> None:
 
 def test_a_malformed_step_is_an_error_for_who_asks_for_it(root: Path) -> None:
     file = root / "own" / "s2" / "step.toml"
-    file.write_text(file.read_text().replace("title", "titel"))
+    file.write_text(file.read_text().replace("title", "heading"))
     lineages = load(root)
     assert names(lineages, "s1", str(root / "own" / "s3")) == ["s1", "s3"]
     for specs in (["s2"], ["own"], ["s1..s3"], [str(root / "own" / "s2")]):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from kernelbench.base.cache_folder import cache_dir, writing
 from kernelbench.base.errors import UsageError
@@ -50,13 +51,10 @@ _UNDEFINED = re.compile(r"undefined reference to [`']([^'`(]+)")
 
 #: Of what a host calls: threads, other processes, libraries, functions that a stream calls, chance.
 _NOT_IN_TURN = re.compile(
-    rb"pthread_create|thrd_create|_ZNSt6thread|GOMP_|__kmpc_|fork|\bclone|posix_spawn|popen|\bsystem\b"
-    rb"|dlm?open|cudaLaunchHostFunc|cuLaunchHostFunc|AddCallback|random_device|getrandom"
+    r"pthread_create|thrd_create|_ZNSt6thread|GOMP_|__kmpc_|fork|\bclone|posix_spawn|popen|\bsystem\b"
+    r"|dlm?open|cudaLaunchHostFunc|cuLaunchHostFunc|AddCallback|random_device|getrandom"
 )
-_A_LIBRARY = re.compile(rb"\blib[\w+-]+\.so\b")
-_PLAIN_LIBRARIES = {
-    b"libkernelbench-cuda.so", b"libstdc++.so", b"libgcc_s.so", b"libc.so", b"libm.so",
-}  # fmt: skip
+_PLAIN_LIBRARIES = {"libkernelbench-cuda", "libstdc++", "libgcc_s", "libc", "libm"}
 
 
 def cuda_runtime_recipe() -> Recipe:
@@ -211,9 +209,16 @@ def program_library(program: ProgramSources, arch: int) -> Path:
 
 def is_one_thread(library: Path) -> bool:
     """Whether a program that is built as a library makes its calls one after another, each time in
-    the same order, as the names that are in the file show."""
-    names = library.read_bytes()
-    return not _NOT_IN_TURN.search(names) and _PLAIN_LIBRARIES.issuperset(_A_LIBRARY.findall(names))
+    the same order, as the names that it imports show."""
+    from elftools.elf.elffile import ELFFile
+
+    with library.open("rb") as file:
+        elf: Any = ELFFile(file)
+        symbols = elf.get_section_by_name(".dynsym").iter_symbols()
+        names = "\0".join(each.name for each in symbols)
+        tags = elf.get_section_by_name(".dynamic").iter_tags("DT_NEEDED")
+        needed = {each.needed.partition(".so")[0] for each in tags}
+    return not _NOT_IN_TURN.search(names) and _PLAIN_LIBRARIES.issuperset(needed)
 
 
 def _device_link(flags: Sequence[str]) -> list[str]:
