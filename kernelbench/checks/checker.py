@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 _STILL_RUNNING = ": a loop without end, or slow: a larger --timeout tells"
-#: A budget that is over before the first round is: one round is never cut short.
+#: A budget that is over before the first round is: half a round is never cut short.
 _ONE_ROUND_S = 1e-3
 
 
@@ -56,6 +56,7 @@ class _Progress:
     seen: dict[str, Seen] = field(default_factory=dict)
     assumptions: dict[str, None] = field(default_factory=dict)
     made: Counter[str] = field(default_factory=Counter)
+    behind: set[str] = field(default_factory=set)
     rounds: dict[str, int] = field(default_factory=dict)
     reason: str = ""
     unloadable: bool = False
@@ -306,6 +307,7 @@ class ScheduleChecker:
         elif isinstance(message, ScheduleRun):
             if message.calls:
                 progress.calls[message.calls] = None
+                progress.behind.add(message.inputs)
             else:
                 progress.schedules += 1
                 progress.made[message.inputs] += 1
@@ -345,8 +347,10 @@ class ScheduleChecker:
         self, run: StepRun, shape: Any, status: CheckStatus, progress: _Progress, seconds: float
     ) -> CheckRow:
         request = self._request
-        cut = [each for each, made in progress.made.items() if made < len(request.sms)]
-        halves = dict.fromkeys(cut if status == "clean" else (), HALF_A_ROUND)
+        # What has ended the shape may have ended a round, too, unless its calls have come behind.
+        ended = {*progress.made} - progress.behind if progress.reason else set()
+        cut = (each for each, made in progress.made.items() if made < len(request.sms))
+        halves = dict.fromkeys((each for each in cut if each not in ended), HALF_A_ROUND)
         return CheckRow(
             step=run.step.name,
             shape=shape.name,
