@@ -349,8 +349,8 @@ class ScheduleChecker:
         request = self._request
         # What has ended the shape may have ended a round, too, unless its calls have come behind.
         ended = {*progress.made} - progress.behind if progress.reason else set()
-        cut = (each for each, made in progress.made.items() if made < len(request.sms))
-        halves = dict.fromkeys((each for each in cut if each not in ended), HALF_A_ROUND)
+        cut = {each for each, made in progress.made.items() if made < len(request.sms)}
+        halves = dict.fromkeys(cut - ended, HALF_A_ROUND)
         return CheckRow(
             step=run.step.name,
             shape=shape.name,

@@ -244,7 +244,7 @@ class Lineages:
             if meant:
                 for file in path.glob("*/step.toml"):
                     if file.parent.name in self.broken:
-                        self.get(file.parent.name)
+                        raise self.broken[file.parent.name][1]
                 return meant
             if not (path / "step.toml").is_file():
                 raise UsageError(

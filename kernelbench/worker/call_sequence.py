@@ -55,6 +55,11 @@ _STREAMS = (A_STREAM, 2 * A_STREAM)
 _Calls = Iterator[tuple[str, Callable[[str], "ScheduleRun"]]]
 
 
+def turn_of(case: Case) -> int:
+    """A number of a shape, by which it differs from others in what a short check makes."""
+    return derive(0, "turn", case.shape.name)
+
+
 def schedule_run(
     case: Case, sms: int, index: int, reason: str, report: EmulatorReport, calls: str = ""
 ) -> ScheduleRun:
@@ -95,7 +100,7 @@ class CallSequence:
             self._of_another_shape, self._of_queued, self._of_recorded,
         )  # fmt: skip
         # Which half it is differs with the shape: together the shapes of a step make all calls.
-        turn = derive(0, "turn", self.case.shape.name)
+        turn = turn_of(self.case)
         for at, group in enumerate(groups):
             if not half or (turn + at) % len(groups) < len(groups) // 2:
                 yield from group(first)

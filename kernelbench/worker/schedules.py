@@ -21,7 +21,7 @@ from kernelbench.kinds.protocol import CompiledProblem
 from kernelbench.project.arena import bits
 from kernelbench.project.problem import Case, Inputs, judging
 from kernelbench.project.problem_loading import load_problem
-from kernelbench.worker.call_sequence import CallSequence, schedule_run
+from kernelbench.worker.call_sequence import CallSequence, schedule_run, turn_of
 from kernelbench.worker.checked_call import Called, CheckedStep
 from kernelbench.worker.jobs import HALF_A_ROUND, NO_ROUND, CheckJob
 from kernelbench.worker.messages import Reporter, ShapeBegins, StepNotLoaded
@@ -135,7 +135,7 @@ class _Schedules:
 
     def _first_round(self, *, half: bool) -> bool:
         job = self._job
-        turn = derive(0, "turn", self._case.shape.name)
+        turn = turn_of(self._case)
         first = [sms for at, sms in enumerate(job.sms) if (at + turn) % 2 == 0] or [*job.sms]
         others = [sms for sms in job.sms if sms not in first]
         if not job.budget_s:  # as it was asked for: a check that is repeated has it, too

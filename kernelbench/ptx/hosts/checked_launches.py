@@ -7,7 +7,7 @@ import itertools
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -254,15 +254,18 @@ class CheckedLaunches:
             self.made.pop()
 
     @property
+    def _notes(self) -> Iterator[PtxFinding]:
+        return (each for made in self.made for each in made.report.notes)
+
+    @property
     def reads_new_memory(self) -> bool:
         """Whether launches have read memory that nothing has written."""
-        notes = (each for made in self.made for each in made.report.notes)
-        return any(each.finding.kind == "unwritten" for each in notes)
+        return any(each.finding.kind == "unwritten" for each in self._notes)
 
     @property
     def sees_late_stores(self) -> bool:
         """Whether a strong load of a launch has given what was there before a store."""
-        return any(map(_is_late, (note for made in self.made for note in made.report.notes)))
+        return any(map(_is_late, self._notes))
 
     @property
     def can_be_repeated(self) -> bool:
@@ -272,8 +275,7 @@ class CheckedLaunches:
     @property
     def memory_with_leftovers(self) -> list[str]:
         """Where launches have found words that an earlier one of their kernel had changed."""
-        notes = (each for made in self.made for each in made.report.notes)
-        left = (memory_named(each) for each in notes if each.finding.kind == "not-reset")
+        left = (memory_named(each) for each in self._notes if each.finding.kind == "not-reset")
         return [*dict.fromkeys(left)]
 
     @property

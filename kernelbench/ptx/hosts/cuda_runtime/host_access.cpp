@@ -145,7 +145,8 @@ int on_host_fault(const void* address, void* context) {
     if (is_of_program(pc)) {
       one_call.let_go();
       call.release();
-      main_crashed(registers[REG_TRAPNO] == 0 ? SIGFPE : SIGSEGV);
+      // As a shell says it: what was found counts.
+      leave_main(128 + (registers[REG_TRAPNO] == 0 ? SIGFPE : SIGSEGV));
     }
     return 0;
   }
@@ -162,7 +163,7 @@ int on_host_fault(const void* address, void* context) {
       unwatch();
       lock.unlock();
       call.unlock();
-      leave_main();
+      leave_main(1);
     }
   } else if (trapped_there > kPolls) {
     trapped_there = 0;

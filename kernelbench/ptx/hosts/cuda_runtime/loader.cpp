@@ -169,14 +169,9 @@ void at_terminate() {
 
 }  // namespace
 
-void leave_main() {
-  leave_with(1);
-  leave_from_other(1);
-}
-
-void main_crashed(int signal) {
-  leave_with(128 + signal);
-  leave_from_other(128 + signal);
+void leave_main(int status) {
+  leave_with(status);
+  leave_from_other(status);
 }
 
 }  // namespace kb::cuda
@@ -261,14 +256,12 @@ int kb_cudart_run(int (*main_function)(int, char**), int argc, char** argv) {
 }
 
 void __wrap_exit(int status) {
-  leave_with(status & 0xff);
-  leave_from_other(status & 0xff);
+  leave_main(status & 0xff);
   std::exit(status);
 }
 
 void __wrap_abort() {
-  leave_with(kAborted);
-  leave_from_other(kAborted);
+  leave_main(kAborted);
   std::abort();
 }
 

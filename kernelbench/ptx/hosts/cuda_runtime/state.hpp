@@ -272,11 +272,8 @@ void do_unseen();
 bool refused_in_host_function();
 // Whether all that was asked for is done, seen or not.
 bool nothing_to_do();
-// Main ends here and now, with 1; nothing in other threads than its own.
-void leave_main();
-// A signal of the program's own code: main is left with what a shell says of it, so that what was
-// found counts. Returns if main is not there to be left.
-void main_crashed(int signal);
+// Main ends here and now, also from another thread. Returns where main is not there to be left.
+void leave_main(int status);
 // A word that streams wait for, of 4 or 8 bytes.
 struct Word {
   const void* at;
