@@ -131,7 +131,8 @@ def cause_of(finding: Finding, waits: Sequence[Waiting], beside: Sequence[Findin
 
 def _conflict(finding: Finding) -> object:
     here, there = finding.access.where, finding.other.where if finding.other else ""
-    return (finding.kind, finding.text, here, there) if here and there else finding.identity
+    text = re.sub(r"\ballocation \d+ of ", "allocation of ", finding.text)  # of a loop's rounds
+    return (finding.kind, text, here, there) if here and there else finding.identity
 
 
 def finding_lines(
