@@ -391,14 +391,14 @@ def _answer(asked: FileAsked, shown: Callable[[], object]) -> tuple[FileAnswer, 
         again = _one_answer(replace(asked, new_bytes=LARGE_BYTES), shown)
         if again.end in ("wrong", "fault"):
             return replace(again, end="wrong", reason=f"it {_NEW_MEMORY}"), asked.sms
+    for name in answer.tuned[:_MOST_LEFT]:
+        if _one_answer(replace(asked, untuned=name), shown).end == "done":
+            return replace(answer, reason=f"{answer.reason}; {_TUNED.format(name)}"), asked.sms
     for name in answer.left[:_MOST_LEFT]:
         again = _one_answer(replace(asked, set_back=name), shown)
         if again.end == "done" and not any(each.report.errors for each in again.launches):
             launches = tuple(each.told_of_leftovers(name) for each in answer.launches)
             return replace(answer, launches=launches), asked.sms
-    for name in answer.tuned[:_MOST_LEFT]:
-        if _one_answer(replace(asked, untuned=name), shown).end == "done":
-            return replace(answer, reason=f"{answer.reason}; {_TUNED.format(name)}"), asked.sms
     if answer.more_sms:
         return _one_answer(replace(asked, sms=answer.more_sms), shown), answer.more_sms
     if not answer.asks_sms or asked.given.gpu_sms:

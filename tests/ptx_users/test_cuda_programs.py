@@ -591,6 +591,38 @@ def test_what_streams_and_launches_lack(
     assert outcome.code == 3 and found in outcome.out, outcome.out
 
 
+_CLUSTERS = """
+__global__ void k(int* to) { atomicAdd(to, 1); }
+int main() {
+  int* to;
+  cudaMalloc(&to, 4);
+  cudaMemset(to, 0, 4);
+  ALLOWED;
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim.x = 16;
+  cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = 16;
+  config.blockDim = 32;
+  config.attrs = &cluster;
+  config.numAttrs = 1;
+  return cudaLaunchKernelEx(&config, k, to) != cudaSuccess || cudaDeviceSynchronize();
+}
+"""
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_a_cluster_of_more_than_eight_has_to_be_allowed(
+    bench: Bench, tmp_path: Path, allowed: bool
+) -> None:
+    call = "cudaFuncSetAttribute(k, cudaFuncAttributeNonPortableClusterSizeAllowed, 1)"
+    (tmp_path / "c.cu").write_text(_CLUSTERS.replace("ALLOWED", call if allowed else ""))
+    outcome = bench("check", "c.cu", "--schedules", 1, cwd=tmp_path)
+    assert outcome.code == (0 if allowed else 3), outcome.out
+    assert allowed or "cudaErrorInvalidClusterSize: 16 blocks in a cluster" in outcome.out
+
+
 def test_boxes_of_every_type(checked: Callable[..., Outcome]) -> None:
     """The driver numbers types in another order than PTX does."""
     outcome = checked("map_types.cu")
@@ -681,6 +713,14 @@ CONDITIONAL = {
 def test_conditional_nodes_of_a_graph(checked: Callable[..., Outcome]) -> None:
     outcome = checked("conditional.cu")
     assert outcome.code == 0 and "4 clean of 4" in outcome.out, outcome.out
+
+
+def test_a_while_node_may_take_as_long_as_a_schedule(checked: Callable[..., Outcome]) -> None:
+    was, now, said = CONDITIONAL["no end"]
+    outcome = checked("conditional.cu", (was, now), options=("--timeout", "1s"))
+    said = said.removesuffix("4,000 rounds")
+    assert outcome.code == 3 and said in outcome.out, outcome.out
+    assert "rounds and the time of a schedule (--timeout)" in outcome.out, outcome.out
 
 
 @pytest.mark.long

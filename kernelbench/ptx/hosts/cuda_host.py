@@ -146,7 +146,7 @@ class CudaHost:
         self._runner, self._name, self._apart, self._error = runner, name, apart, None
         self.library.kb_cudart_device(
             runner.sms, runner.arch, ARCHES[runner.arch].cta_shared_bytes,
-            getattr(runner, "gpus", 1),
+            getattr(runner, "gpus", 1), ctypes.c_double(getattr(runner, "limit_s", 0.0)),
         )  # fmt: skip
         try:
             yield

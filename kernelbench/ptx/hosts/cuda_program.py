@@ -99,6 +99,7 @@ class CudaProgram:
         self.wrong_size = ""
         self.lacks_gpus = self.asks_sms = self.needs_new_memory = False
         self.fails_on_sms = 0
+        self.limit_s = limit_s
         self._program = program
         self._loaded: LoadedProgram | None = None
         self._file = program.file

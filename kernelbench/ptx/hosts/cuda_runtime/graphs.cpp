@@ -1,8 +1,10 @@
 // Graphs: captured, or made of nodes. A launch gives their work to its stream, one piece after
 // another, in an order that the dependencies allow and no program can rely on.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -18,7 +20,8 @@ using Nodes = std::vector<const CUgraphNode_st*>;
 // cudaGraphNodeTypeConditional and cudaGraphConditionalNodeType, which old headers lack.
 constexpr auto kConditional = static_cast<cudaGraphNodeType>(13);
 constexpr int kWhile = 1, kSwitch = 2;
-constexpr int kMostRounds = 4'000;
+// Rounds of a while node, and those after which it may not take longer than a schedule.
+constexpr int kMostRounds = 4'000, kManyRounds = 100;
 
 bool among(const Nodes& nodes, const CUgraphNode_st* node) {
   return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
@@ -90,6 +93,7 @@ void make_conditional(CUgraphExec_st::Step& step, const Conditional& node) {
   const auto line = std::make_shared<uint32_t>(0);
   step.work = [bodies, line, value = node.value, type = node.type, asked = step.asked] {
     std::vector<Task> after;
+    const auto begun = std::chrono::steady_clock::now();
     for (int round = 0;; ++round) {
       const uint32_t found = condition_within(value, asked, *line, after);
       size_t chosen = found != 0 ? 0 : 1;
@@ -97,10 +101,14 @@ void make_conditional(CUgraphExec_st::Step& step, const Conditional& node) {
       if (chosen >= bodies->size()) return cudaSuccess;
       const cudaError_t status = do_nodes_within((*bodies)[chosen], after);
       if (status != cudaSuccess || type != kWhile) return status;
-      if (round == kMostRounds) {
-        host_found(true, asked.pc, "a while node: its condition is not 0 after 4,000 rounds");
-        return cudaErrorLaunchFailure;
-      }
+      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begun;
+      const bool slow = device.limit_s > 0 && taken.count() > device.limit_s;
+      if (round != kMostRounds && !(slow && round >= kManyRounds)) continue;
+      std::string text = "a while node: its condition is not 0 after ";
+      text += slow ? std::to_string(round) + " rounds and the time of a schedule (--timeout)"
+                   : "4,000 rounds";
+      host_found(true, asked.pc, text);
+      return cudaErrorLaunchFailure;
     }
   };
 }

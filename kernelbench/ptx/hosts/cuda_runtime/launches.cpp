@@ -15,8 +15,16 @@ unsigned count(dim3 of) {
   return of.x * of.y * of.z;
 }
 
-// Why the driver refuses it; empty if it does not.
-std::string misfit(const Kernel& kernel, const Form& form) {
+// Why the driver refuses it, with an error of its own; empty if it does not.
+std::string misfit(const Kernel& kernel, const Form& form, cudaError_t* status) {
+  if (count(form.cluster) > kernel.most_cluster) {
+    *status = cudaErrorInvalidClusterSize;
+    return std::to_string(count(form.cluster)) + " blocks in a cluster, of at most " +
+           std::to_string(kernel.most_cluster) +
+           (kernel.most_cluster > 8 ? ""
+                                    : ", which cudaFuncSetAttribute raises "
+                                      "(cudaFuncAttributeNonPortableClusterSizeAllowed)");
+  }
   const unsigned threads = count(form.block);
   const size_t room = kernel.dynamic_limit - std::min(kernel.dynamic_limit, kernel.static_shared);
   if (threads > kernel.most_threads) {
@@ -33,6 +41,9 @@ std::string misfit(const Kernel& kernel, const Form& form) {
   return std::string("a grid or block ") +
          (has_size ? "of more than 65535 blocks along y or z" : "with an extent of 0");
 }
+
+// cudaFuncAttributeNonPortableClusterSizeAllowed, which old headers lack.
+constexpr auto kNonPortableClusters = static_cast<cudaFuncAttribute>(14);
 
 // Whether the program has asked how many blocks an SM holds.
 bool counted_blocks = false;
@@ -71,8 +82,9 @@ cudaError_t prepared(Work* work, What* what, Kernel* kernel, const Form& form, v
                      int gpu) {
   if (kernel == nullptr) return launch_refused("a kernel", cudaErrorInvalidDeviceFunction);
   kernel = kernel_on(kernel, gpu);
-  const std::string why = misfit(*kernel, form);
-  if (!why.empty()) return launch_refused(kernel->name, cudaErrorInvalidConfiguration, why);
+  cudaError_t status = cudaErrorInvalidConfiguration;
+  const std::string why = misfit(*kernel, form, &status);
+  if (!why.empty()) return launch_refused(kernel->name, status, why);
   if (!resides(*kernel, form))
     return launch_refused(kernel->name, cudaErrorCooperativeLaunchTooLarge);
   const auto call =
@@ -204,6 +216,7 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribu
     kernel->dynamic_limit =
         std::max(48u * 1024, static_cast<uint32_t>(value) + kernel->static_shared);
   }
+  if (attribute == kNonPortableClusters) kernel->most_cluster = value != 0 ? 16 : 8;
   return cudaSuccess;
 }
 cudaError_t cudaFuncSetCacheConfig(const void*, cudaFuncCache) {
@@ -261,8 +274,9 @@ cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, const void*
 cudaError_t cudaOccupancyMaxPotentialClusterSize(int* size, const void* function,
                                                  const cudaLaunchConfig_t*) {
   KB_CALL;
-  if (kernel_of(function) == nullptr) return remembered(cudaErrorInvalidDeviceFunction);
-  *size = 8;
+  const Kernel* const kernel = kernel_of(function);
+  if (kernel == nullptr) return remembered(cudaErrorInvalidDeviceFunction);
+  *size = static_cast<int>(kernel->most_cluster);
   return cudaSuccess;
 }
 cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void* function,

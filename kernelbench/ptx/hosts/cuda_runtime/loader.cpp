@@ -117,6 +117,7 @@ Kernel* kernel_on(Kernel* kernel, int gpu) {
   if (module == kernel->module) return kernel;
   Kernel& other = modules[module].kernels[kernel->name];
   other.dynamic_limit = kernel->dynamic_limit;
+  other.most_cluster = kernel->most_cluster;
   return &other;
 }
 
@@ -196,8 +197,8 @@ void kb_cudart_start(Launch launch, Missing named, Missing without_ptx, LoadPtx 
   load_again = again;
 }
 
-void kb_cudart_device(int sms, int arch, int shared_bytes, int count) {
-  device = {arch, sms, shared_bytes, count};
+void kb_cudart_device(int sms, int arch, int shared_bytes, int count, double limit_s) {
+  device = {arch, sms, shared_bytes, count, limit_s};
 }
 
 void kb_cudart_current(cudaStream_t stream, int at_once) {

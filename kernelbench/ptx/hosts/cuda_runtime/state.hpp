@@ -26,6 +26,8 @@ struct Kernel {
   uint32_t static_shared;
   uint32_t most_threads;
   uint32_t dynamic_limit = 48 * 1024;
+  unsigned most_cluster =
+      8;  // CUDA driver API, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 };
 
 struct Variable {
@@ -83,6 +85,7 @@ struct Device {
   int sms = 0;
   int shared_bytes = 0;  // that a CTA can have at most
   int count = 1;
+  double limit_s = 0;  // of a schedule; 0: none
 };
 
 extern Launch launch_kernel;
