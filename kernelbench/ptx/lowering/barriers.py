@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kernelbench.ptx.errors import StatementError
 from kernelbench.ptx.lowering.forms import Form, call
-from kernelbench.ptx.parser.model import Address, Number
-
-if TYPE_CHECKING:
-    from kernelbench.ptx.lowering.writer import Writer
-    from kernelbench.ptx.parser.model import Operand
+from kernelbench.ptx.lowering.writer import Writer
+from kernelbench.ptx.parser.model import Address, Number, Operand
 
 _LOCAL = "{.shared::cta|.shared|}"
 _SPACE = "{.shared::cta|.shared::cluster|.shared|}"

@@ -8,17 +8,12 @@ variables.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kernelbench.ptx.errors import StatementError
 from kernelbench.ptx.lowering.forms import Form, Lower, call
 from kernelbench.ptx.lowering.names import block, called, identifier
-from kernelbench.ptx.parser.model import Symbol, Vector
-
-if TYPE_CHECKING:
-    from kernelbench.ptx.lowering.writer import Writer
-    from kernelbench.ptx.parser.model import Operand, PtxFunction
-
+from kernelbench.ptx.lowering.writer import Writer
+from kernelbench.ptx.parser.model import Operand, PtxFunction, Symbol, Vector
 
 #: Functions that no module defines: what of ``px::`` they are, and the bytes that they are passed.
 _PROVIDED = {

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kernelbench.ptx.errors import StatementError
 from kernelbench.ptx.lowering.forms import Form, call, pure
-
-if TYPE_CHECKING:
-    from kernelbench.ptx.lowering.writer import Writer
-    from kernelbench.ptx.parser.model import Operand
+from kernelbench.ptx.lowering.writer import Writer
+from kernelbench.ptx.parser.model import Operand
 
 _INTEGERS = "{u8|u16|u32|u64|s8|s16|s32|s64}"
 _WHOLE = "{rni|rzi|rmi|rpi}"

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kernelbench.ptx.errors import StatementError
 from kernelbench.ptx.lowering.control import fixed
 from kernelbench.ptx.lowering.forms import Form, call
-from kernelbench.ptx.parser.model import SIZES, Address, Number, Vector
-
-if TYPE_CHECKING:
-    from kernelbench.ptx.lowering.writer import Writer
-    from kernelbench.ptx.parser.model import Operand
+from kernelbench.ptx.lowering.writer import Writer
+from kernelbench.ptx.parser.model import SIZES, Address, Number, Operand, Vector
 
 _BYTES = ".mbarrier::complete_tx::bytes"
 _HINT = "{.L2::cache_hint|}"

@@ -12,11 +12,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from kernelbench.ptx.lowering.writer import Writer
-    from kernelbench.ptx.parser.model import Operand
+from kernelbench.ptx.lowering.writer import Writer
+from kernelbench.ptx.parser.model import Operand
 
 #: Returns statements of C++. Its arguments: the function being written, the chosen alternatives of
 #: the spelling without their dots, and the operands.

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from kernelbench.ptx.errors import StatementError
 from kernelbench.ptx.lowering.forms import Form, call
 from kernelbench.ptx.lowering.tensor import collected
-from kernelbench.ptx.parser.model import Number, Vector
-
-if TYPE_CHECKING:
-    from kernelbench.ptx.lowering.writer import Writer
-    from kernelbench.ptx.parser.model import Operand
+from kernelbench.ptx.lowering.writer import Writer
+from kernelbench.ptx.parser.model import Number, Operand, Vector
 
 
 def filled(

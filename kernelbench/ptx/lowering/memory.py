@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kernelbench.ptx.errors import StatementError
 from kernelbench.ptx.lowering.forms import Form, call, scope_of
 from kernelbench.ptx.lowering.grid_barriers import waits_for_change
-from kernelbench.ptx.parser.model import SIZES, Vector
-
-if TYPE_CHECKING:
-    from kernelbench.ptx.lowering.writer import Writer
-    from kernelbench.ptx.parser.model import Operand
+from kernelbench.ptx.lowering.writer import Writer
+from kernelbench.ptx.parser.model import SIZES, Operand, Vector
 
 _SPACE = "{.global|.shared|.shared::cta|.shared::cluster|.local|.param|.param::func|}"
 _VECTOR = "{.v2|.v4|.v8|}"

@@ -7,16 +7,12 @@ Registers that an instruction fills later live in arrays, which the runtime keep
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kernelbench.ptx.errors import StatementError
 from kernelbench.ptx.lowering.control import fixed
 from kernelbench.ptx.lowering.forms import Form, call
-from kernelbench.ptx.parser.model import Address, Number, Vector
-
-if TYPE_CHECKING:
-    from kernelbench.ptx.lowering.writer import Writer
-    from kernelbench.ptx.parser.model import Operand
+from kernelbench.ptx.lowering.writer import Writer
+from kernelbench.ptx.parser.model import Address, Number, Operand, Vector
 
 
 def collected(writer: Writer, operand: Operand, size: int = 4) -> tuple[str, str]:

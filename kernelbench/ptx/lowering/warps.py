@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kernelbench.ptx.errors import StatementError
 from kernelbench.ptx.lowering.control import fixed
 from kernelbench.ptx.lowering.forms import Form, call
-from kernelbench.ptx.parser.model import Pair
-
-if TYPE_CHECKING:
-    from kernelbench.ptx.lowering.writer import Writer
-    from kernelbench.ptx.parser.model import Operand
+from kernelbench.ptx.lowering.writer import Writer
+from kernelbench.ptx.parser.model import Operand, Pair
 
 
 def _shuffle(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
