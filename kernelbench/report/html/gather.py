@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from kernelbench.base.demangle import short_name
 from kernelbench.base.errors import KernelbenchError, RecordError
-from kernelbench.base.json_file import read_json
+from kernelbench.base.json_file import read_each, read_json
 from kernelbench.base.version import __version__
 from kernelbench.checks.report import LastCheck, last_checks
 from kernelbench.inspection.code_lock import read_lock
@@ -175,23 +175,19 @@ def _totals(source: _Source, comparisons: Sequence[ComparisonPage]) -> Totals:
 
 
 def _calibrations(source: _Source) -> tuple[CalibrationPage, ...]:
-    pages = []
-    for path in sorted(source.folder.glob("*/calibration/*.json"), key=lambda file: file.name):
-        try:
-            record = calibration_record.read_calibration(path)
-        except RecordError as error:
-            source.notes.append(str(error))
-            continue
-        pages.append(
-            CalibrationPage(
-                record=record,
-                evidence=record.evidence,
-                findings=tuple(record.findings()),
-                gaps=tuple(record.gaps()),
-                p_values=distribution(record.false_positives.p_values, 0.0, 1.0),
-            )
+    paths = sorted(source.folder.glob("*/calibration/*.json"), key=lambda file: file.name)
+    records, broken = read_each(paths, calibration_record.read_calibration)
+    source.notes.extend(broken)
+    return tuple(
+        CalibrationPage(
+            record=record,
+            evidence=record.evidence,
+            findings=tuple(record.findings()),
+            gaps=tuple(record.gaps()),
+            p_values=distribution(record.false_positives.p_values, 0.0, 1.0),
         )
-    return tuple(pages)
+        for record in records
+    )
 
 
 def _check(step: str, last: LastCheck) -> CheckPage:
