@@ -223,6 +223,7 @@ def _script(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswe
         session.untuned = asked.untuned
         if asked.set_back:
             runtime(shipped_blocks()).set_back(asked.set_back)
+            session.leftovers.set_back = asked.set_back
         session.import_built(asked.given.extensions)
         session.expect_streams(tests or [file])
         is_about_to_print()
@@ -256,7 +257,7 @@ def _script(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswe
     return FileAnswer(
         tuple(launches), end, reason,
         reads_new=end == "done" and not found and session.reads_new_memory,
-        left=() if end == "done" or found else tuple(session.memory_with_leftovers),
+        left=() if end == "done" else tuple(session.memory_with_leftovers),
         tuned=() if end == "done" or found else tuple(session.tuned),
     )  # fmt: skip
 
@@ -391,7 +392,8 @@ def _answer(asked: FileAsked, shown: Callable[[], object]) -> tuple[FileAnswer, 
         if again.end in ("wrong", "fault"):
             return replace(again, end="wrong", reason=f"it {_NEW_MEMORY}"), asked.sms
     for name in answer.left[:_MOST_LEFT]:
-        if _one_answer(replace(asked, set_back=name), shown).end == "done":
+        again = _one_answer(replace(asked, set_back=name), shown)
+        if again.end == "done" and not any(each.report.errors for each in again.launches):
             launches = tuple(each.told_of_leftovers(name) for each in answer.launches)
             return replace(answer, launches=launches), asked.sms
     for name in answer.tuned[:_MOST_LEFT]:

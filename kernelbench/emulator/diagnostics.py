@@ -131,7 +131,8 @@ def cause_of(finding: Finding, waits: Sequence[Waiting], beside: Sequence[Findin
 
 def _conflict(finding: Finding) -> object:
     here, there = finding.access.where, finding.other.where if finding.other else ""
-    return (finding.kind, finding.text, here, there) if here and there else finding.identity
+    text = re.sub(r"\ballocation \d+ of ", "allocation of ", finding.text)  # of a loop's rounds
+    return (finding.kind, text, here, there) if here and there else finding.identity
 
 
 def finding_lines(
@@ -214,6 +215,12 @@ def _help(finding: Finding) -> str:
         "{here} and the end of the kernel": finding.kind == "exit" and " exited" in text,
         "have the other warpgroups give up registers first (setmaxnreg.dec), or ask for no more "
         "than the CTA's registers allow": finding.kind == "hang" and _OF_REGISTERS in text,
+        "let both roles count alike: {here} asks for a parity once more, with a phase in between "
+        "that it has not waited for; stage and parity go on from one tile to the next in the "
+        "waiter as in the one who arrives": " and has skipped a phase" in text,
+        "give the barrier the number of threads that come to it, each time the same": finding.kind
+        == "hang"
+        and " waits for named barrier" in text,
         "launch no more CTAs than can reside together: those of "
         "cudaOccupancyMaxActiveBlocksPerMultiprocessor times the SMs": finding.kind == "hang"
         and " can reside" in text,

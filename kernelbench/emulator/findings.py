@@ -6,6 +6,7 @@ travels from the worker to the command line, where :mod:`.diagnostics` puts it i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -48,6 +49,8 @@ CLASSES = {
 WHICH_STAYS = ": which of the values stays is not defined"
 #: How the runtime begins the text of a hang in which every thread waits.
 _NOTHING_RUNS = "nothing can run and nothing is pending"
+#: A wait for a phase that comes behind one which its thread has not waited for.
+SKIPS = "; the thread last saw a phase of this parity end, and one more has ended since"
 #: Stands for the role of who has arrived at an mbarrier where no thread has.
 NOBODY = "nobody"
 
@@ -132,8 +135,9 @@ class Waiting:
         state: How far the object is, e.g. ``phase parity 1, 3 phases completed``.
         needs: What would end the wait; empty if that is not a matter of counting.
         victim: How likely others' waits are the cause of this one, for which one to name first: 0
-            where bytes do not match, 1 where some arrived, 2 where none did or another CTA's value
-            is missing, 3 where the missing ones wait themselves.
+            where bytes do not match or more threads are missing than there are, 1 where the count
+            or the phase is not the one that the barrier has had, 2 where some arrived, 3 where none
+            did or another CTA's value is missing, 4 where the missing ones wait themselves.
         arrived: The last change of a word, or arrival at an mbarrier since its initialization, with
             the role :data:`NOBODY` if none came; empty if it is unknown or another object.
         initialized: Where an mbarrier was given its number of arrivals.
@@ -148,7 +152,7 @@ class Waiting:
     what: str
     state: str
     needs: str
-    victim: int = 3
+    victim: int = 4
     arrived: Access = Access()
     initialized: Access = Access()
     expected: int = 0
@@ -203,6 +207,8 @@ class EmulatorReport:
 def resolve_report(raw: Mapping[str, Any], symbols: Symbols) -> EmulatorReport:
     """Resolve what the runtime reported."""
     waits = tuple(_group(_waiting(wait, symbols) for wait in raw.get("waits", [])))
+    if any(str(each["text"]).startswith(_NOTHING_RUNS) for each in raw["findings"]):
+        waits = tuple(_short_of_threads(waits))
     causes = findings_in_time({"findings": raw.get("causes", [])}, symbols, waits)
     report = EmulatorReport(
         tuple(causes_first(findings_in_time(raw, symbols, waits))),
@@ -253,6 +259,8 @@ def _deadlock(cause: Waiting, text: str) -> str:
     at = f" at {cause.access.where}" if cause.access.where else ""
     said = f"{cause.access.role or 'a warp'}{at} waits for {cause.what}"
     said += f", which lacks {cause.needs.replace(' more ', ' ')}" if cause.needs else ""
+    if cause.state.endswith(SKIPS):
+        said += " and has skipped a phase"
     if cause.arrived.role == NOBODY:
         said += " (none has come)"
     elif cause.arrived.where:
@@ -312,7 +320,7 @@ def _waiting(wait: Mapping[str, Any], symbols: Symbols) -> Waiting:
     place = symbols.place(wait.get("pc"))
     kind = str(wait["kind"])
     pending, expected = int(wait.get("pending", 0)), int(wait.get("expected", 0))
-    what, state, needs, victim, arrived = resource_name(kind), "", "", 3, Access()
+    what, state, needs, victim, arrived = resource_name(kind), "", "", 4, Access()
     initialized = Access()
     if kind == "mbarrier":
         offset = int(wait["object"])
@@ -326,7 +334,10 @@ def _waiting(wait: Mapping[str, Any], symbols: Symbols) -> Waiting:
         if tx:
             state += f", {tx} bytes outstanding" if tx > 0 else f", {-tx} bytes too many"
         needs = _needs(pending, tx)
-        victim = 0 if tx else 1 if pending < expected else 2
+        victim = 0 if tx else 2 if pending < expected else 3
+        if wait.get("skips"):
+            victim = min(victim, 1)
+            state += SKIPS
         arrived = _place_access(symbols.place(wait.get("arrive_pc")))
         if pending == expected and not int(wait["phase"]):
             arrived = Access(NOBODY)
@@ -334,7 +345,7 @@ def _waiting(wait: Mapping[str, Any], symbols: Symbols) -> Waiting:
     elif kind == "global":
         state = str(wait["word"])
         arrived = _place_access(symbols.place(wait.get("arrive_pc")))
-        victim = 2  # other CTAs' work; the thread's own CTA waits for it
+        victim = 3  # other CTAs' work; the thread's own CTA waits for it
     elif kind == "shared":
         offset = int(wait["object"])
         name = symbols.shared_name(wait.get("pc"), wait.get("shared_type"), offset)
@@ -347,6 +358,9 @@ def _waiting(wait: Mapping[str, Any], symbols: Symbols) -> Waiting:
         if expected:
             state = f"{expected - pending} of {expected} threads have arrived"
             needs = f"{_count(pending, 'more thread')}"
+            if 0 < int(wait.get("before", 0)) == expected - pending:
+                victim = 1
+                state += ", as many as it was for the last time"
     return Waiting(
         _place_access(place), tuple(wait.get("cta") or ()), int(wait.get("rank", 0)),
         (int(wait["warp"]),), int(wait.get("lanes", 0xFFFFFFFF)), what, state, needs, victim,
@@ -372,6 +386,26 @@ def _needs(pending: int, tx: int) -> str:
     if tx < 0:
         parts.append(f"an expect_tx of {_count(-tx, 'more byte')}")
     return " and ".join(parts)
+
+
+def _short_of_threads(waits: Sequence[Waiting]) -> Iterator[Waiting]:
+    """The same, where a named barrier lacks threads: whether any are there that could still come.
+
+    A role's function is in the name of what its warps wait in; where all of them have come to the
+    barrier, those of other roles are unlikely to.
+    """
+    for wait in waits:
+        lacks = re.match(r"\d+(?= more thread)", wait.needs)
+        beside = [w for w in waits if (w.cta, w.rank) == (wait.cta, wait.rank)]
+        others = [w for w in beside if w.what != wait.what]
+        victim = wait.victim
+        if lacks and int(lacks[0]) > sum(w.lanes.bit_count() * len(w.warps) for w in others):
+            victim = 0
+        elif lacks and wait.access.role.endswith(("_warp", "_warps")):
+            arrived = {w.access.role for w in beside if w.what == wait.what}
+            if arrived.isdisjoint(w.access.role for w in others):
+                victim = min(victim, 2)
+        yield replace(wait, victim=victim)
 
 
 def _group(waits: Iterator[Waiting]) -> Iterator[Waiting]:

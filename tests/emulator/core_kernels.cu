@@ -35,6 +35,7 @@ enum Fault : int {
   kVectorBeyond,  // half of a load lies beyond its buffer
   kOwnArray,      // a thread's own array is read beyond its end
   kOwnArrayToo,   // and two CTAs store the same bytes
+  kStartsOver,    // the consumer begins again with the first phase, when the second one is full
 };
 
 struct SharedStorage {
@@ -65,6 +66,10 @@ KB_DEVICE void sum_warp(SharedStorage& storage, uint32_t count, uint32_t* out, i
   uint32_t phase = 0;
   uint32_t sum = 0;
   for (uint32_t i = 0; i < count; ++i) {
+    if (fault == kStartsOver && i == 2) {
+      mbarrier_wait_parity(&storage.full[1], 1);
+      phase = 0;
+    }
     mbarrier_wait_parity(&storage.full[stage], fault == kWrongParity ? phase ^ 1 : phase);
     sum += storage.slot[stage];
     ptx::bar_warp_sync();
@@ -105,7 +110,7 @@ KB_GLOBAL void ring(uint32_t count, uint32_t* out, const volatile uint32_t* tabl
   if (fault == kVectorBeyond && ptx::thread_index() == 3) {
     storage.sum = *reinterpret_cast<const volatile uint64_t*>(table + 4) & 1;
   }
-  if (fault >= kOwnArray && ptx::thread_index() == 3) {
+  if ((fault == kOwnArray || fault == kOwnArrayToo) && ptx::thread_index() == 3) {
     volatile uint32_t own[4] = {};
     storage.sum = own[count / 5];
   }

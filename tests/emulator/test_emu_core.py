@@ -34,6 +34,7 @@ FAULTS = (
     "vector beyond",
     "own array",
     "own array, too",
+    "starts over",
 )
 Emulated = Callable[..., Any]
 
@@ -161,11 +162,20 @@ def test_a_hang_says_who_waits_for_what(emulated: Emulated) -> None:
     assert by_warp[0]["lanes"] == 0xFFFFFFFF
 
 
+def test_a_hang_says_who_has_skipped_a_phase(emulated: Emulated) -> None:
+    of = emulated(FILE, check=True)
+    assert ring(of, "starts over", ctas=1)[0] == 2
+    waits = {each["warp"]: each for each in of.report()["waits"]}
+    assert (waits[1]["object"], waits[1]["parity"], waits[1]["phase"]) == (0, 0, 2)  # full[0]
+    assert (waits[0]["skips"], waits[1]["skips"]) == (False, True)
+
+
 def test_a_hang_at_a_named_barrier_counts_who_came(emulated: Emulated) -> None:
     of = emulated(FILE)
     assert ring(of, "missing warp", ctas=1)[0] == 2
     wait = next(each for each in of.report()["waits"] if each["kind"] == "named-barrier")
     assert (wait["object"], wait["expected"], wait["pending"]) == (3, 64, 32)
+    assert wait["before"] == 0
 
 
 def test_a_launch_after_a_hang_runs(emulated: Emulated) -> None:

@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import ROOT, launch
 
@@ -19,6 +20,7 @@ from kernelbench.emulator.assumptions import HOST_IN_TURN
 from kernelbench.emulator.findings import Finding
 from kernelbench.machine.toolchain import emulator_compiler
 from kernelbench.ptx.hosts.checked_launches import CheckedLaunches
+from kernelbench.ptx.hosts.leftovers import Leftovers
 from kernelbench.ptx.launch_file import DTYPES, LaunchArray, read_launches
 from kernelbench.ptx.report import Launched, PtxFinding, PtxReport
 
@@ -236,20 +238,55 @@ def test_a_script_that_reads_new_memory_is_run_again(monkeypatch, end):
     assert answer.end == end and (end == "done" or files._NEW_MEMORY in answer.reason)
 
 
-@pytest.mark.parametrize("helps", ["", "y"])
-def test_a_script_that_fails_is_run_again_with_words_set_back(monkeypatch, helps):
+@pytest.mark.parametrize(("helps", "still"), [("", False), ("y", False), ("y", True)])
+def test_a_script_that_fails_is_run_again_with_words_set_back(monkeypatch, helps, still):
     left = Finding("not-reset", "finds", None, None, "y (argument 1)", (0,), 0, 0, -1)
     note = PtxFinding(left, "error", (), (), 1)
     made = Launched("grid 1", 1, PtxReport("add", (), (), 1, 0.0, notes=(note,)))
 
     def answered(asked, _):
         ends_well = asked.set_back == helps != ""
-        return files.FileAnswer((made,), "done" if ends_well else "wrong", left=("x", "y"))
+        launch = made.with_first([note]) if still and ends_well else made
+        return files.FileAnswer((launch,), "done" if ends_well else "wrong", left=("x", "y"))
 
     monkeypatch.setattr(files, "_one_answer", answered)
     answer, _ = files._answer(files.FileAsked("a.py", 1, 1, 4, 1.0), lambda: None)
     assert answer.end == "wrong"
-    assert answer.launches[0].report.findings == ((note,) if helps else ())
+    assert answer.launches[0].report.findings == ((note,) if helps and not still else ())
+
+
+def test_small_tensors_that_launches_leave_changed():
+    left, seen, out = Leftovers(), np.zeros(8, np.uint8), np.zeros(1 << 20, np.uint8)
+    tensors = {"seen": seen, "out": out}
+
+    def launch(kernel="add"):
+        found = [each.object for each in left.meet(kernel, tensors)]
+        found_in_seen = int(seen[0])
+        seen[0] += 1
+        out[0] += 1
+        left.leave(kernel, tensors)
+        return found, found_in_seen
+
+    assert launch() == ([], 0) and launch() == (["seen"], 1)
+    assert launch("other") == ([], 2), "its first launch"
+    assert launch() == ([], 3), "another kernel has changed it"
+    seen[:] = 0
+    assert launch() == ([], 0), "it was reset"
+    left.set_back = "seen"
+    assert launch() == (["seen"], 0)
+
+
+def test_what_is_noted_once_is_not_noted_again():
+    left, launches = Leftovers(), CheckedLaunches(1, 1, 4, 1.0)
+    launches.made.append(Launched("grid 1", 1, PtxReport("add", (), (), 1, 0.0)))
+    seen = np.zeros(8, np.uint8)
+    for _ in range(2):
+        launches.note_last(left.meet("add", {"seen": seen}))
+        seen[0] += 1
+        left.leave("add", {"seen": seen})
+    launches.note_last(left.meet("add", {"seen": seen}))
+    assert launches.memory_with_leftovers == ["seen"]
+    assert len(launches.made[0].report.notes) == 1
 
 
 def test_a_source_that_is_gone_by_the_end(monkeypatch, tmp_path):

@@ -250,10 +250,15 @@ for turn in range(2):
 """
 
 
+@pytest.mark.parametrize("plain", [False, True])
 @pytest.mark.parametrize("reset", ["sums.zero_()", "pass"])
-def test_what_an_earlier_launch_has_left(triton, tmp_path, reset, capfd):
+def test_what_an_earlier_launch_has_left(triton, tmp_path, reset, plain, capfd):
     script = tmp_path / "sums.py"
-    script.write_text(SUMS.format(reset=reset))
+    text = SUMS.format(reset=reset)
+    added = "tl.store(sums + at, tl.load(sums + at) + tl.load(x + at))"
+    script.write_text(
+        text.replace("tl.atomic_add(sums + at, tl.load(x + at))", added) if plain else text
+    )
     rows = check([str(script)], schedules=2, seed=1).steps[0].rows
     assert [row.status for row in rows] == (["finding", "wrong"] if reset == "pass" else ["clean"])
     assert reset != "pass" or rows[0].seen[0].finding.kind == "not-reset"

@@ -162,6 +162,37 @@ def test_the_headline_of_a_hang_is_the_cause_and_not_a_victim() -> None:
         assert f" waits for {named}" in report_of(HANG, waits=waits).headline()
 
 
+def test_a_barrier_for_more_threads_than_come_is_the_cause() -> None:
+    barrier = wait(0, pc=pc(2), kind="named-barrier", object=1, pending=32, expected=64)
+    full = wait(1, pc=pc(2), object=24, pending=2)
+    many = [wait(warp, pc=pc(2), object=24, pending=2) for warp in (1, 2, 3)]
+    named, other = "named barrier 1", "full[3]"
+    nothing = HANG | {"text": "nothing can run and nothing is pending: 4 threads wait"}
+    for waits, cause in (
+        ([barrier, full], other),  # the other warp may be the one that is missing
+        ([barrier | {"pending": 64, "expected": 96}, full], named),  # too few are left
+        ([barrier | {"before": 32}, *many], named),  # it was for one warp the last time
+        ([barrier | {"before": 64}, *many], other),
+        ([barrier, *(each | {"pc": pc(1), "pending": 2} for each in many)], named),  # other roles
+    ):
+        found = report_of(nothing, waits=waits).headline()
+        assert f" waits for {cause}" in found, (waits, found)
+    running = HANG | {"text": "the kernel has not ended after 5 s: 64 threads wait, 1 can run"}
+    short = barrier | {"pending": 64, "expected": 96}
+    assert f" waits for {other}" in report_of(running, waits=[short, full]).headline()
+
+
+def test_who_skips_a_phase_is_the_cause() -> None:
+    producer = wait(4, object=24, parity=1, phase=1, pending=4, expected=4, lanes=1)
+    consumer = wait(0, pc=pc(2), object=8, parity=0, phase=2, pending=1, expected=1)
+    report = report_of(HANG | {"text": "nothing can run and nothing is pending: 33 threads wait"},
+                       waits=[producer, consumer | {"skips": True}])  # fmt: skip
+    assert "mma_warp at v07/kernel.cuh:102 waits for full[1]" in report.headline()
+    text = "\n".join(lines(report))
+    assert "has skipped a phase" in text and "let both roles count alike" in text
+    assert " waits for full[3]" in report_of(HANG, waits=[producer, consumer]).headline()
+
+
 @pytest.mark.parametrize(
     ("pending", "tx", "needs"),
     [

@@ -12,13 +12,13 @@ EMPTY = Waiting(
     Access("load_warp", "k.cuh:7"), (0, 0, 0), 0, (4,), 1, "empty[0]", "phase parity 0",
     "1 more arrival", 2, Access(NOBODY),
 )  # fmt: skip
-LANES = replace(EMPTY, lanes=0xFFFFFFFE, what="the other lanes of its warp", needs="", victim=3)
+LANES = replace(EMPTY, lanes=0xFFFFFFFE, what="the other lanes of its warp", needs="", victim=4)
 FULL = replace(
     EMPTY, access=Access("mma_warp", "k.cuh:9"), warps=(5,), lanes=0xFFFFFFFF, what="full[0]",
     arrived=Access("load_warp", "k.cuh:6"),
 )  # fmt: skip
 EXIT = replace(FULL, access=Access("gemm", "k.cuh:20"), warps=(0, 1), what="named barrier 0",
-               needs="64 more threads", victim=3)  # fmt: skip
+               needs="64 more threads", victim=4)  # fmt: skip
 
 
 def test_edges_lead_from_who_waits_to_the_root() -> None:

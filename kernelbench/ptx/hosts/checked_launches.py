@@ -13,7 +13,7 @@ from typing import Any
 
 from kernelbench.base.demangle import short_name, source_name
 from kernelbench.emulator.assumptions import HOST_IN_TURN, IN_TURN
-from kernelbench.emulator.findings import resource_name
+from kernelbench.emulator.findings import Finding, resource_name
 from kernelbench.emulator.runtime import runtime
 from kernelbench.emulator.settings import Emulation
 from kernelbench.project.shipped import shipped_blocks
@@ -167,6 +167,16 @@ class CheckedLaunches:
         self._known.insert(place, every if report.leaves_the_same else range(0))
         self._seed += report.schedules
         return report
+
+    def note_last(self, found: Iterable[Finding]) -> None:
+        """Keep what may explain that the program fails with the launch that was made last."""
+        made = self.made[-1]
+        known = {memory_named(each) for each in made.report.notes}
+        notes = tuple(PtxFinding(each, "error", (), (), made.seed) for each in found)
+        notes = tuple(each for each in notes if memory_named(each) not in known)
+        self.made[-1] = replace(
+            made, report=replace(made.report, notes=(*made.report.notes, *notes))
+        )
 
     def known_runs(self, seeds: Iterable[int]) -> dict[int, float]:
         """In which schedules main would do again what it has done, with a schedule of each launch

@@ -10,6 +10,7 @@ from kernelbench.emulator.assumptions import FIRST_TRIED, NEVER_WAITS
 from kernelbench.emulator.settings import require_arch
 from kernelbench.ptx.hosts.checked_launches import CheckedLaunches
 from kernelbench.ptx.hosts.cuda_on_cpu import LiveTensors, cuda_on_cpu
+from kernelbench.ptx.hosts.leftovers import Leftovers
 from kernelbench.ptx.hosts.triton_arguments import Given
 from kernelbench.ptx.hosts.triton_driver import triton_driven_by
 from kernelbench.ptx.launcher import PtxModule
@@ -80,6 +81,7 @@ class TritonSession(TritonLaunches):
         super().__init__(live)
         self.arch, self.sms = arch, sms
         self._launches = CheckedLaunches(check, seed, sms, limit_s)
+        self.leftovers = Leftovers()
 
     @property
     def launches(self) -> list[Launched]:
@@ -101,7 +103,7 @@ class TritonSession(TritonLaunches):
 
     @property
     def memory_with_leftovers(self) -> list[str]:
-        """Where launches have found words that an earlier one of their kernel had changed."""
+        """Where launches have found what an earlier one of their kernel had left."""
         return self._launches.memory_with_leftovers
 
     @property
@@ -147,12 +149,17 @@ class TritonSession(TritonLaunches):
         with self._live.order.operation("launch", kernel, programmatic=programmatic):
             self._live.order.uses(given.tensors.values())
             assumed = {NEVER_WAITS: not waits, FIRST_TRIED: self._left_out}
+            options = self._options(given, metadata)
+            tensors = {name: options["memory"][name] for name in given.tensors}
+            left = [*self.leftovers.meet(kernel, tensors)]
             report = self._launches.make(
                 module, kernel, grid, None, [*given.values, *scratch],
                 form=(id(module), grid, given.form()), words=words,
                 assumed=[name for name, holds in assumed.items() if holds],
-                **self._options(given, metadata),
+                **options,
             )  # fmt: skip
+            self._launches.note_last(left)
+            self.leftovers.leave(kernel, tensors)
         self._scratch.clear()
         if not self._tuning:
             self._tried, self._left_out = 0, False

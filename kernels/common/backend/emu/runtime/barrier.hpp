@@ -58,7 +58,8 @@ struct Barrier {
 // first to arrive in each generation.
 struct NamedBarrier {
   uint32_t expected = 0;
-  bool all = false;  // of the CTA's threads are
+  uint32_t before = 0;  // expected of the last completed generation: for hangs
+  bool all = false;     // of the CTA's threads are
   uint32_t arrived = 0;
   uint64_t generation = 0;
   Pc pc = nullptr;

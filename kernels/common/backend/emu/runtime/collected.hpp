@@ -34,6 +34,8 @@ struct WaitRecord {
   Pc arrive_pc;  // the barrier's last arrival, or the word's last change; null: none
   const char* shared_type;
   bool triggered = false;  // its CTA has let dependent grids begin
+  bool skips = false;      // the thread has seen an mbarrier's last phase but one, not the last
+  uint32_t before = 0;     // threads that a named barrier was for the last time
   std::string word = {};   // of global memory: where it is, and what it holds
 };
 

@@ -23,6 +23,7 @@ void complete(NamedBarrier& barrier, Cta& cta) {
   barrier.arrived = 0;
   ++barrier.generation;
   cta.wake(Wait::Kind::kNamedBarrier);
+  barrier.before = barrier.expected;
   barrier.held = std::exchange(barrier.holding, 0);
   if (!checking()) return;
   if (barrier.all && cta.live_threads != cta.threads.size())

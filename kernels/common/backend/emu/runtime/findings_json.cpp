@@ -181,7 +181,9 @@ void put_wait(std::string& out, const WaitRecord& record) {
   put_pc(out, record.arrive_pc);
   if (record.expected != 0) {
     out += ",\"pending\":" + std::to_string(record.pending) +
-           ",\"expected\":" + std::to_string(record.expected);
+           ",\"expected\":" + std::to_string(record.expected) +
+           ",\"before\":" + std::to_string(record.before) +
+           ",\"skips\":" + (record.skips ? "true" : "false");
   }
   out += ",\"word\":";
   put_string(out, record.word);

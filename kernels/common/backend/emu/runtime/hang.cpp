@@ -82,12 +82,21 @@ void describe_word(WaitRecord& entry, const void* word, uint32_t bytes,
   }
 }
 
+// A parity names two phases: whether the thread waits for that of a phase which it has seen end,
+// though another phase has ended since. Roles that count a ring's phases differently do.
+bool skips(const Barrier& barrier, const Thread& thread, uint64_t parity) {
+  if (barrier.cta != thread.cta || barrier.observed.empty()) return false;
+  const int64_t seen = barrier.observed[thread.index];
+  return seen > 0 && (seen & 1) != static_cast<int64_t>(parity & 1);
+}
+
 // Beside the wait itself, what its barrier still lacks, or the word holds.
-WaitRecord record_of(const std::deque<Cluster>& clusters, const Cta& cta, const Warp& warp,
-                     const Wait& wait, const Barrier* of, uint32_t bytes) {
+WaitRecord record_of(const std::deque<Cluster>& clusters, const Thread& thread, const Wait& wait,
+                     const Barrier* of, uint32_t bytes) {
+  const Cta& cta = *thread.cta;
   WaitRecord entry{.cta = cta.index,
                    .rank = cta.rank,
-                   .warp = warp.index,
+                   .warp = thread.warp->index,
                    .lanes = 0,
                    .wait = wait,
                    .has_barrier = false,
@@ -109,11 +118,13 @@ WaitRecord record_of(const std::deque<Cluster>& clusters, const Cta& cta, const 
     entry.tx = barrier.tx;
     entry.init_pc = barrier.init_pc;
     entry.arrive_pc = barrier.arrive_pc;
+    entry.skips = skips(barrier, thread, wait.value);
   }
   if (wait.kind == Wait::Kind::kNamedBarrier) {
     const NamedBarrier& barrier = cta.named[wait.object];
     entry.expected = barrier.expected;
     entry.pending = barrier.expected - barrier.arrived;
+    entry.before = barrier.before;
   }
   if (wait.kind == Wait::Kind::kGlobal && wait.word != nullptr) {
     describe_word(entry, wait.word, bytes, clusters);
@@ -122,9 +133,8 @@ WaitRecord record_of(const std::deque<Cluster>& clusters, const Cta& cta, const 
 }
 
 // What a thread waits for: all that its loop looks at, if it polls.
-std::vector<WaitRecord> records_of(const std::deque<Cluster>& clusters, const Cta& cta,
-                                   const Warp& warp, const Thread& thread) {
-  if (!thread.wait.polls) return {record_of(clusters, cta, warp, thread.wait, nullptr, 4)};
+std::vector<WaitRecord> records_of(const std::deque<Cluster>& clusters, const Thread& thread) {
+  if (!thread.wait.polls) return {record_of(clusters, thread, thread.wait, nullptr, 4)};
   std::vector<WaitRecord> found;
   for (const Look& look : thread.polls.current()) {
     const bool barrier = look.kind == Wait::Kind::kMbarrier;
@@ -134,22 +144,21 @@ std::vector<WaitRecord> records_of(const std::deque<Cluster>& clusters, const Ct
                     .value = barrier ? look.parity : look.seen,
                     .word = look.at};
     const auto* const of = barrier ? static_cast<const Barrier*>(look.at) : nullptr;
-    found.push_back(record_of(clusters, cta, warp, wait, of, look.bytes));
+    found.push_back(record_of(clusters, thread, wait, of, look.bytes));
   }
   return found;
 }
 
 // What a thread looks at that goes round.
-std::vector<WaitRecord> spins_of(const std::deque<Cluster>& clusters, const Cta& cta,
-                                 const Warp& warp, const Thread& thread) {
-  const auto offset = static_cast<const std::byte*>(thread.spin.at) - cta.shared;
+std::vector<WaitRecord> spins_of(const std::deque<Cluster>& clusters, const Thread& thread) {
+  const auto offset = static_cast<const std::byte*>(thread.spin.at) - thread.cta->shared;
   const bool shared = offset >= 0 && offset < static_cast<std::ptrdiff_t>(kSharedStride);
   const Wait wait{.kind = shared ? Wait::Kind::kShared : Wait::Kind::kGlobal,
                   .pc = thread.spin.pc,
                   .object = shared ? static_cast<uint32_t>(offset) : 0,
                   .value = bits_at(thread.spin.at, thread.spin.bytes),
                   .word = thread.spin.at};
-  return {record_of(clusters, cta, warp, wait, nullptr, thread.spin.bytes)};
+  return {record_of(clusters, thread, wait, nullptr, thread.spin.bytes)};
 }
 
 bool same(const WaitRecord& one, const WaitRecord& other) {
@@ -175,8 +184,8 @@ struct Census {
       const bool goes_round = livelocked() && thread.spin.at != nullptr;
       ++(goes_round || !waits(thread) ? running : waiting);
       if (!goes_round && !waits(thread)) continue;
-      for (const WaitRecord& record : goes_round ? spins_of(clusters, cta, warp, thread)
-                                                 : records_of(clusters, cta, warp, thread)) {
+      for (const WaitRecord& record :
+           goes_round ? spins_of(clusters, thread) : records_of(clusters, thread)) {
         const auto known =
             std::find_if(records.begin() + first, records.end(),
                          [&record](const WaitRecord& each) { return same(each, record); });

@@ -274,9 +274,11 @@ class Touching {
   }
 
  private:
+  // What has read memory before it is allocated tells more than that it has been freed since.
   void touch(size_t word) {
     Access& writer = words_.writer(word);
-    check(writer, true, word);
+    const bool allocates = operation_.kind == StreamOperation::Kind::kAllocate;
+    if (!allocates) check(writer, true, word);
     Access* const others = writing_ ? words_.others(word) : words_.make_others(word);
     if (!writing_) {
       check_written(writer, word);
@@ -284,9 +286,11 @@ class Touching {
       return;
     }
     for (uint32_t i = 0; others != nullptr && i < 2; ++i) check(others[i], others[i].atomic, word);
-    if (others != nullptr && mine_.bytes == 0xf) std::fill_n(others, 2, Access{});
+    if (allocates) check(writer, true, word);
+    const bool frees = operation_.kind == StreamOperation::Kind::kFree;
+    if (others != nullptr && mine_.bytes == 0xf && !frees) std::fill_n(others, 2, Access{});
     writer = mine_;
-    writer.written = operation_.kind == StreamOperation::Kind::kAllocate ? 0 : 0xf;
+    writer.written = allocates ? 0 : 0xf;
   }
 
   void check_written(const Access& writer, size_t word) {
@@ -311,10 +315,12 @@ class Touching {
     const Handed handed = handed_over(operation_, earlier, wrote, false, nullptr);
     const bool after = handed == Handed::kYes;
     // A graph's allocation comes behind the release of its last launch.
-    const bool again = operation_.kind == StreamOperation::Kind::kAllocate;
-    if (after && (again || other == nullptr || other->kind != StreamOperation::Kind::kFree)) return;
+    const bool allocates = operation_.kind == StreamOperation::Kind::kAllocate;
+    if (after && (allocates || other == nullptr || other->kind != StreamOperation::Kind::kFree))
+      return;
     reported_ = true;
     const char* const does = operation_.kind == StreamOperation::Kind::kFree ? " frees "
+                             : allocates                                     ? " allocates "
                              : writing_                                      ? " writes "
                                                                              : " reads ";
     Finding finding{.kind = after ? Class::kOutOfBounds : Class::kRace,
