@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -90,3 +91,15 @@ def read_document(
         return schema.decode(kind, value)
     except schema.SchemaError as error:
         raise RecordError(f"{path} is not a valid {called}: {error}", hint) from error
+
+
+def read_each(paths: Iterable[Path], read: Callable[[Path], T]) -> tuple[list[T], list[str]]:
+    """What can be read of these files, in their order, and a line for each that cannot."""
+    found: list[T] = []
+    broken: list[str] = []
+    for path in paths:
+        try:
+            found.append(read(path))
+        except RecordError as error:
+            broken.append(str(error))
+    return found, broken

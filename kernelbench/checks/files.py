@@ -15,6 +15,7 @@ from typing import Literal
 
 from kernelbench.base.bytecode import no_bytecode
 from kernelbench.base.child_process import is_about_to_print, run_in_child
+from kernelbench.base.demangle import source_name
 from kernelbench.base.errors import EnvironmentProblem, KernelbenchError, UsageError
 from kernelbench.base.observer import OnProgress
 from kernelbench.build.includes import reached_files, without_comments
@@ -41,7 +42,6 @@ from kernelbench.machine.devices import require_torch
 from kernelbench.machine.toolchain import host_compilers
 from kernelbench.project.shipped import shipped_blocks
 from kernelbench.project.step_files import is_submission
-from kernelbench.ptx.demangle import source_name
 from kernelbench.ptx.hosts.built_program import is_executable
 from kernelbench.ptx.hosts.cuda_build import SOURCES, ProgramSources
 from kernelbench.ptx.hosts.cuda_program import LARGE_BYTES, NEEDS_MAIN, CudaProgram

@@ -95,8 +95,6 @@ def compare_tables(
     spreads: Mapping[tuple[str, str], SessionSpread] | None = None,
     margin: float = MARGIN,
     metric: GateMetric = "device",
-    alpha: float = GATE_ALPHA,
-    tick_us: float = TICK_US,
     fail_on: tuple[RowStatus, ...] = (),
 ) -> GateReport:
     """Compare two tables of one device.
@@ -109,8 +107,6 @@ def compare_tables(
             that was never calibrated takes the largest of its metric.
         margin: Change below which nobody cares, as a fraction.
         metric: ``device`` compares device time, and call time where the baseline has no other.
-        alpha: Level of the tests.
-        tick_us: Timer resolution; used for CUDA devices only.
         fail_on: Beside what always fails: ``ambiguous``, ``skipped``.
 
     Raises:
@@ -127,8 +123,8 @@ def compare_tables(
         for name in _metrics(base_rows[key], metric)
     ]
     tests = sum(1 + ((*key, name) in best) for key, name, _, now in pairs if now is not None)
-    tick = tick_us if current.environment.kind == "cuda" else 0.0
-    margins = _Margins(spreads, margin, alpha, max(1, tests), tick)
+    tick = TICK_US if current.environment.kind == "cuda" else 0.0
+    margins = _Margins(spreads, margin, max(1, tests), tick)
     rows = [
         _judge(key, name, base, now, best.get((*key, name)), margins)
         for key, name, base, now in pairs
@@ -181,12 +177,10 @@ class _Margins:
         self,
         spreads: Mapping[tuple[str, str], SessionSpread],
         margin: float,
-        alpha: float,
         tests: int,
         tick_us: float,
     ) -> None:
-        self._spreads, self._margin, self._alpha = spreads, margin, alpha
-        self._tests, self._tick_us = tests, tick_us
+        self._spreads, self._margin, self._tests, self._tick_us = spreads, margin, tests, tick_us
         self._used: dict[str, float] = {}
         self.borrowed: list[str] = []
         self.few_sessions = 0
@@ -198,7 +192,7 @@ class _Margins:
         if spread is not None:
             if spread.df < 20:
                 self.few_sessions = spread.sessions
-            quantile = float(special.stdtrit(spread.df, 1 - self._alpha / self._tests))
+            quantile = float(special.stdtrit(spread.df, 1 - GATE_ALPHA / self._tests))
             # With one run the bias is zero; with more it is what choosing the least gains.
             shift = expected_maximum(runs) if runs else 0.0
             width = (quantile * math.sqrt(2) + shift) * spread.sd
@@ -221,9 +215,7 @@ class _Margins:
     def doubt(self, shape: str, metric: str, before: Summary | None, now: Summary) -> str:
         """Why a change beyond the margin is not certain; empty if it is."""
         calibrated = self._spread(shape, metric) is not None and now.method != "wall"
-        return (
-            "" if calibrated or before is None else _overlap(before, now, self._alpha / self._tests)
-        )
+        return "" if calibrated or not before else _overlap(before, now, GATE_ALPHA / self._tests)
 
     def note(self) -> str:
         """One line on the margins used."""
@@ -232,7 +224,7 @@ class _Margins:
         )
         text = "margin " + (used or f"{100 * self._margin:.2g}%, unused: no time was compared")
         if self._spreads:
-            return f"{text} (alpha {self._alpha:g} over {self._tests} tests)"
+            return f"{text} (alpha {GATE_ALPHA:g} over {self._tests} tests)"
         return (
             f"{text}; spread between sessions unknown, so a small change may be the session's: "
             "run `kernelbench calibrate`, or compare live with --against"

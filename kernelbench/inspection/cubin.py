@@ -5,8 +5,6 @@ Nothing here needs a GPU or a disassembler.
 
 from __future__ import annotations
 
-import ctypes
-import functools
 import hashlib
 import math
 import re
@@ -15,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from kernelbench.base.demangle import cxx_name
 from kernelbench.base.errors import EnvironmentProblem, UsageError
 from kernelbench.build import compiler
 from kernelbench.kinds import compiled, cuda_build
@@ -306,29 +305,12 @@ def _most_threads(info: bytes) -> int:
     return 0
 
 
-@functools.cache
 def demangled(symbol: str) -> str:
     """``kb::step::group_gemm`` for its mangled name; parameters and return type are left out.
 
     Where there is no C++ library to ask, the name as it is.
     """
-    if not symbol.startswith("_Z"):
-        return symbol
-    try:
-        demangle = ctypes.CDLL("libstdc++.so.6").__cxa_demangle
-    except (OSError, AttributeError):
-        return symbol
-    demangle.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
-    demangle.restype = ctypes.c_void_p
-    status = ctypes.c_int()
-    address = demangle(symbol.encode(), None, None, ctypes.byref(status))
-    if status.value or not address:
-        return symbol
-    text = ctypes.string_at(address).decode(errors="replace")
-    free = ctypes.CDLL(None).free
-    free.argtypes = [ctypes.c_void_p]
-    free(address)
-    return _bare(text)
+    return _bare(cxx_name(symbol) or symbol)
 
 
 def _bare(name: str) -> str:

@@ -9,11 +9,8 @@ loaded, so that one that replaces ``time.perf_counter`` or ``torch.empty`` harms
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import json
-import mmap
-import os
 import pickle
 import select
 import socket
@@ -43,7 +40,7 @@ from kernelbench.isolation.requests import (
     run_trial,
     send_frame,
 )
-from kernelbench.isolation.shared_data import Mapped, bytes_of
+from kernelbench.isolation.shared_data import HostRegion, Mapped, bytes_of
 from kernelbench.kinds.callables import LoadError, describe_exception, notes_of, untimed_setup_of
 from kernelbench.measure.results import status_of
 from kernelbench.measure.returned_memory import poison_free_memory
@@ -168,14 +165,9 @@ def _one_after_another(storages: dict[int, Any]) -> tuple[list[tuple[int, int, i
 
 def _in_memory_file(storages: dict[int, Any]) -> tuple[list[tuple[int, int, int]], int]:
     places, total = _one_after_another(storages)
-    descriptor = os.memfd_create("kernelbench", os.MFD_CLOEXEC)
-    os.ftruncate(descriptor, total)
-    with mmap.mmap(descriptor, total) as memory:
-        start = ctypes.c_char.from_buffer(memory)
-        base = ctypes.addressof(start)
-        for number, offset, size in places:
-            ctypes.memmove(base + offset, storages[number].data_ptr(), size)
-        del start
+    region, _, descriptor = HostRegion.create(total)
+    for number, offset, size in places:
+        bytes_of(region.storage(offset, size)).copy_(bytes_of(storages[number]))
     return places, descriptor
 
 

@@ -32,6 +32,7 @@ from kernelbench.measure.results import TimedBlock, error_of
 from kernelbench.measure.timing import (
     CHECKED_REPS,
     Deferred,
+    Flush,
     FreshValues,
     InputSet,
     Measurement,
@@ -62,27 +63,6 @@ Output = tuple[int, Any, list[torch.Tensor]]
 
 
 @dataclass
-class Flush:
-    """Empties the L2 from this process: twice its size is written, and as much is read."""
-
-    device: torch.device
-    l2: L2Mode
-
-    def __post_init__(self) -> None:
-        size = 4
-        if self.l2 == "cold":
-            size = 2 * torch.cuda.get_device_properties(self.device).L2_cache_size
-        self._write = torch.empty(size // 4, dtype=torch.int32, device=self.device)
-        self._read = torch.ones(size // 4, dtype=torch.int32, device=self.device)
-
-    def __call__(self) -> None:
-        """Flush the L2 and wait until that is done."""
-        self._write.fill_(1)
-        torch.sum(self._read)
-        torch.cuda.synchronize(self.device)
-
-
-@dataclass
 class SupervisedSeries:
     """One series: its sets, what is timed, and what was seen.
 
@@ -106,7 +86,6 @@ class SupervisedSeries:
     call_limit_s: float
     on_block: OnBlock | None = None
     clocks: Any = None
-    flush: Any = None
     _trials: list[list[float]] = field(init=False)
     _blocks: list[TimedBlock] = field(default_factory=list, init=False)
     _kept: list[Output] = field(default_factory=list, init=False)
@@ -133,8 +112,7 @@ class SupervisedSeries:
             Exception: What a submission raised.
         """
         apart = self._apart
-        if self.flush is None:
-            self.flush = Flush(torch.device(apart.device), self.l2)
+        self._flush = Flush(torch.device(apart.device), self.l2)
         message = apart.message([(one.inputs, tuple(one.poisons)) for one in self.sets])
         self._used = [apart.shared.used_by(one.inputs.data) for one in self.sets]
         apart.shared.copy_in(message.used)
@@ -215,12 +193,16 @@ class SupervisedSeries:
         # On the values of before: a host path that has slept takes longer than in a block.
         self._once(Once(arm, which, rehearsal=True))
         self._give()
-        self.flush()
+        self._empty_l2()
         result, passed = self._once(Once(arm, which))
-        self.flush()
+        self._empty_l2()
         self._trials[arm].append(passed - apart.nothing_s())
         if self.batch == 1 and self._rng.random() < CHECKED_REPS / _TRIALS:
             self._kept.append(self._looked_at(arm, self.sets[which], result))
+
+    def _empty_l2(self) -> None:
+        self._flush()
+        self._apart.settle()
 
     def _once(self, request: Once) -> tuple[Any, float]:
         """What a repetition has returned, and the seconds that it took, as far as it ran."""

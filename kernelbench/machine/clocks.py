@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import threading
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -196,26 +195,17 @@ def _cuda_bus_ids() -> list[str] | None:
 
 
 class ClockSampler:
-    """Reads the clocks of one GPU; a context manager, safe to use from several threads.
-
-    With ``interval_s`` a thread reads in the background between entry and exit and keeps what it
-    saw in :attr:`readings`; without it, only :meth:`read` reads.
+    """Reads the clocks of one GPU; a context manager.
 
     Args:
         device_index: CUDA ordinal.
-        interval_s: Seconds between background readings, or None for none.
 
     Raises:
         NvmlUnavailable: If NVML cannot be used.
         EnvironmentProblem: If there is no such GPU.
     """
 
-    def __init__(self, device_index: int = 0, interval_s: float | None = None) -> None:
-        self.readings: list[ClockReading] = []
-        self._lock = threading.Lock()
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._interval = interval_s
+    def __init__(self, device_index: int = 0) -> None:
         self._nvml: Any = _open_nvml()
         handles = visible_handles(self._nvml)
         if not 0 <= device_index < len(handles):
@@ -224,24 +214,16 @@ class ClockSampler:
         self._handle = handles[device_index]
 
     def __enter__(self) -> Self:
-        if self._interval is not None:
-            self._thread = threading.Thread(target=self._sample, daemon=True)
-            self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Stop background sampling and leave NVML; safe to call twice."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-        with self._lock:
-            if self._nvml is not None:
-                _close_nvml(self._nvml)
-                self._nvml = None
+        """Leave NVML; safe to call twice."""
+        if self._nvml is not None:
+            _close_nvml(self._nvml)
+            self._nvml = None
 
     def read(self) -> ClockReading:
         """One reading, about a millisecond of host time.
@@ -249,23 +231,14 @@ class ClockSampler:
         Raises:
             EnvironmentProblem: If the sampler is closed.
         """
-        with self._lock:
-            if self._nvml is None:
-                raise EnvironmentProblem("the clock sampler is closed")
-            return _read(self._nvml, self._handle)
+        if self._nvml is None:
+            raise EnvironmentProblem("the clock sampler is closed")
+        return _read(self._nvml, self._handle)
 
     def energy_mj(self) -> int | None:
         """Millijoules that the board has drawn since the driver was loaded; None if unsupported."""
-        with self._lock:
-            found = self._nvml and ask(
-                self._nvml, "nvmlDeviceGetTotalEnergyConsumption", self._handle
-            )
+        found = self._nvml and ask(self._nvml, "nvmlDeviceGetTotalEnergyConsumption", self._handle)
         return None if found is None else int(found)
-
-    def _sample(self) -> None:
-        while not self._stop.is_set():
-            self.readings.append(self.read())
-            self._stop.wait(self._interval)
 
 
 def _read(module: Any, handle: Any) -> ClockReading:

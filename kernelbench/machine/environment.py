@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-import re
 from pathlib import Path
 from typing import Any
 
 from kernelbench.base.version import __version__
 from kernelbench.machine import clocks
 from kernelbench.machine.devices import GpuInfo
-from kernelbench.machine.toolchain import cpu_count
+from kernelbench.machine.toolchain import cpu_count, cpu_info
 from kernelbench.records.run_record import Environment
 
 
@@ -56,15 +55,8 @@ def read_environment(device: str, gpu: GpuInfo | None) -> Environment:
 
 def cpu_name() -> str:
     """The CPU model and the cores usable, e.g. ``CPU AMD EPYC 9654, 4 cores``."""
-    model = ""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-        found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-        model = " ".join(found[1].split()) if found else ""
-    except OSError:
-        pass
-    cores = cpu_count()
-    return f"CPU {model or platform.machine()}, {cores} core{'s' if cores != 1 else ''}"
+    model, cores = cpu_info("model name") or platform.machine(), cpu_count()
+    return f"CPU {model}, {cores} core{'s' if cores != 1 else ''}"
 
 
 def _cpu_l2_bytes() -> int:

@@ -193,11 +193,15 @@ def cpu_level() -> str:
 
 def cpu_facts() -> list[str]:
     """What ``-march=native`` depends on: the CPU's features, in no particular order."""
+    found = cpu_info("flags|Features")
+    return [platform.machine(), *(sorted(found.split()) or [platform.processor()])]
+
+
+def cpu_info(field: str) -> str:
+    """What ``/proc/cpuinfo`` says of the first core, by a pattern for the field; else nothing."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        text = ""
-    found = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, re.MULTILINE)
-    if found is None:
-        return [platform.machine(), platform.processor()]
-    return [platform.machine(), *sorted(found[1].split())]
+        return ""
+    found = re.search(rf"^(?:{field})\s*:\s*(.+)$", text, re.MULTILINE)
+    return " ".join(found[1].split()) if found else ""

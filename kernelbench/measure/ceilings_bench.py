@@ -18,6 +18,7 @@ from kernelbench.base.errors import EnvironmentProblem
 from kernelbench.machine import clocks
 from kernelbench.measure import probes
 from kernelbench.measure.speed_of_light import MIB, Ceilings, Reading
+from kernelbench.measure.timing import Flush
 from kernelbench.records import run_record
 from kernelbench.records.run_record import L2Mode, ReadFloor
 
@@ -62,18 +63,10 @@ class _Bench:
         self.l2_bytes = int(properties.L2_cache_size)
         self.stream = _new_stream(self.device)
         self.probes, self.reason = probes.load_probes(device_index)
-        words = 2 * self.l2_bytes // 4
-        self._flush_write = torch.empty(words, dtype=torch.int32, device=self.device)
-        self._flush_read = torch.ones(words, dtype=torch.int32, device=self.device)
-        self._sink = torch.zeros((), dtype=torch.int64, device=self.device)
+        self.flush = Flush(self.device)
         self.checksum = torch.zeros(1, dtype=torch.int32, device=self.device)
         self.readings: list[Reading] = []
         torch.cuda.synchronize(self.device)
-
-    def flush(self) -> None:
-        """Fill the L2 with other lines, none of them dirty at the end."""
-        self._flush_write.fill_(1)
-        torch.sum(self._flush_read, dim=0, out=self._sink)
 
     def lead(self) -> None:
         """Keep the GPU busy while the host queues what is timed."""

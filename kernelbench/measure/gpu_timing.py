@@ -18,7 +18,7 @@ from kernelbench.measure import probes
 from kernelbench.measure.correctness import Announce
 from kernelbench.measure.output_verifier import LocalVerifier, OutputVerifier
 from kernelbench.measure.results import TimedBlock
-from kernelbench.measure.timing import InputSet, OnBlock
+from kernelbench.measure.timing import Flush, InputSet, OnBlock
 from kernelbench.project.problem import Case, Kernel
 from kernelbench.records.run_record import L2Mode
 
@@ -59,12 +59,7 @@ class GpuTiming:
 
     def __post_init__(self) -> None:
         self.stream = torch.cuda.Stream(self.device)
-        self.l2_bytes = torch.cuda.get_device_properties(self.device).L2_cache_size
-        self.flush_bytes = 2 * self.l2_bytes if self.l2 == "cold" else 0
-        words = max(self.flush_bytes, 4) // 4
-        self._write = torch.empty(words, dtype=torch.int32, device=self.device)
-        self._read = torch.ones(words, dtype=torch.int32, device=self.device)
-        self._sum = torch.zeros((), dtype=torch.int64, device=self.device)
+        self._flush = Flush(self.device, self.l2)
         self.stamps = probes.ClockStamps.create(self.device)
         # One memory pool for every graph: temporaries of all arms lie at the same addresses. The
         # graphs of ``preparations`` live as long as the timer and keep the pool alive.
@@ -88,9 +83,7 @@ class GpuTiming:
 
     def _fill(self, chosen: InputSet, poison: torch.Tensor) -> None:
         chosen.inputs.arena.fill(poison)
-        if self.flush_bytes:
-            self._write.fill_(1)
-            torch.sum(self._read, dim=0, out=self._sum)
+        self._flush()
 
     def resets_persisting(self) -> bool:
         """Whether lines that a step marked as persisting have to be reset before each rep."""

@@ -32,6 +32,7 @@ from kernelbench.measure.results import TimedBlock
 from kernelbench.project.arena import bits
 from kernelbench.project.problem import Case, Inputs, Kernel, copied, interchangeable, refill
 from kernelbench.records.metrics import Metric
+from kernelbench.records.run_record import L2Mode
 
 #: Bound when this module is imported, before any step is: a step that replaces them is found.
 EVENT = torch.cuda.Event
@@ -58,6 +59,27 @@ def require_untouched_timers() -> None:
         or torch.cuda.Event.elapsed_time is not _ELAPSED
     ):
         raise TimingFault("the step replaced a timer function")
+
+
+class Flush:
+    """Empties the L2 of a GPU: twice its size is written, and then as much is read.
+
+    Args:
+        l2: Only if ``cold``.
+    """
+
+    def __init__(self, device: torch.device, l2: L2Mode = "cold") -> None:
+        self._cold = l2 == "cold"
+        size = 2 * torch.cuda.get_device_properties(device).L2_cache_size if self._cold else 0
+        self._write = torch.empty(size // 4, dtype=torch.int32, device=device)
+        self._read = torch.ones(size // 4, dtype=torch.int32, device=device)
+        self._sum = torch.zeros((), dtype=torch.int64, device=device)
+
+    def __call__(self) -> None:
+        """Queue it in the current stream."""
+        if self._cold:
+            self._write.fill_(1)
+            torch.sum(self._read, dim=0, out=self._sum)
 
 
 @dataclass

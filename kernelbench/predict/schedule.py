@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Literal
 
 from kernelbench.base import schema
-from kernelbench.base.errors import RecordError
 from kernelbench.base.files import write_text
-from kernelbench.base.json_file import read_document, row_lines
+from kernelbench.base.json_file import read_document, read_each, row_lines
 from kernelbench.predict.api import Prediction
 from kernelbench.predict.model import REPLAY, DeviceModel
 from kernelbench.predict.timeline import COPIES, PATH, TENSOR_CORE, Span, Timeline, TimelineRow
@@ -175,10 +174,8 @@ def save_schedule(folder: Path, found: Schedule) -> Path:
 
 def read_schedules(folder: Path) -> tuple[list[Schedule], list[str]]:
     """The schedules of a results folder, and a line for each file that cannot be read."""
-    found, broken = [], []
-    for path in sorted((folder / "predicted").glob("*.json")):
-        try:
-            found.append(read_document(path, Schedule, SCHEMA, "record of a predicted schedule"))
-        except RecordError as error:
-            broken.append(str(error))
-    return found, broken
+    called = "record of a predicted schedule"
+    return read_each(
+        sorted((folder / "predicted").glob("*.json")),
+        lambda path: read_document(path, Schedule, SCHEMA, called),
+    )

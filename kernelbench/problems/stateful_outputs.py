@@ -6,15 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from kernelbench.project.arena import GUARD_BYTES, GuardedOutputs, bits, extent
-
-_ALIGN_BYTES = 1024
-
-
-def plain(tensor: torch.Tensor) -> torch.Tensor:
-    """The same storage in a form that can be compared by its bits."""
-    tensor = tensor.detach()
-    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+from kernelbench.project.arena import MixedArena, bits, plain
 
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -22,7 +14,7 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     return bool(torch.equal(bits(plain(a)), bits(plain(b))))
 
 
-class StatefulOutputs(GuardedOutputs):
+class StatefulOutputs(MixedArena):
     """Outputs of any types and strides with guard bands between, and the state to put back.
 
     Args:
@@ -40,19 +32,10 @@ class StatefulOutputs(GuardedOutputs):
         state: Sequence[tuple[torch.Tensor, torch.Tensor]],
         device: str,
     ) -> None:
+        super().__init__(outputs, str(outputs[0].device) if outputs else device)
+        self.flat.zero_()
         self.returned = True
         self._state = state
-        self._like = outputs
-        self._offsets: list[int] = []
-        offset = GUARD_BYTES if outputs else 0
-        for tensor in outputs:
-            self._offsets.append(offset)
-            offset += -(-_extent_bytes(tensor) // _ALIGN_BYTES) * _ALIGN_BYTES + GUARD_BYTES
-        where = outputs[0].device if outputs else torch.device(device)
-        self.flat = torch.zeros(offset, dtype=torch.uint8, device=where)
-        self.views = self._views_of(self.flat)
-        sizes = map(_extent_bytes, outputs)
-        self._outside = self._all_but([*zip(self._offsets, sizes, strict=True)])
 
     def fill(self, poison: torch.Tensor) -> None:
         """Poison outputs and guard bands, and put the state back."""
@@ -61,26 +44,8 @@ class StatefulOutputs(GuardedOutputs):
             plain(live).copy_(plain(pristine))
 
     def unwritten(self, poison: torch.Tensor) -> list[torch.Tensor]:
-        """Per output, a mask of the elements that still hold their poison bits.
+        """As for any arena; empty where a step returned tensors of its own.
 
-        Empty where a step returned tensors of its own: nobody asked it to write these.
+        Nobody asked it to write these.
         """
-        if not self.returned:
-            return []
-        return [
-            bits(plain(view)) == bits(plain(old))
-            for view, old in zip(self.views, self._views_of(poison), strict=True)
-        ]
-
-    def _views_of(self, flat: torch.Tensor) -> list[torch.Tensor]:
-        return [
-            flat[start : start + _extent_bytes(tensor)]
-            .view(tensor.dtype)
-            .as_strided(tensor.shape, tensor.stride())
-            for start, tensor in zip(self._offsets, self._like, strict=True)
-        ]
-
-
-def _extent_bytes(tensor: torch.Tensor) -> int:
-    """Bytes from a tensor's first element to its last."""
-    return extent(tensor) * tensor.element_size()
+        return super().unwritten(poison) if self.returned else []

@@ -31,6 +31,12 @@ def bits(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.view(_BITS[tensor.element_size()])
 
 
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """The same storage in a form that can be compared by its bits."""
+    tensor = tensor.detach()
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+
+
 def extent(tensor: torch.Tensor) -> int:
     """From its first element to behind its last, in elements."""
     steps = zip(tensor.shape, tensor.stride(), strict=True)
@@ -112,28 +118,29 @@ OutputArena = GuardedOutputs
 
 
 class MixedArena(GuardedOutputs):
-    """An arena of bytes, whose outputs each have a dtype of their own.
+    """An arena of bytes, whose outputs each have a dtype and strides of their own.
 
     Args:
-        outputs: Shape and dtype of each output; none where a step returns tensors of its own.
+        like: Tensors like the outputs; none where a step returns tensors of its own.
         device: ``cpu`` or ``cuda:N``.
     """
 
-    def __init__(self, outputs: Sequence[tuple[Sequence[int], torch.dtype]], device: str) -> None:
-        like = [torch.empty(tuple(shape), dtype=dtype, device="meta") for shape, dtype in outputs]
-        sizes = [tensor.numel() * tensor.element_size() for tensor in like]
-        super().__init__([(size,) for size in sizes], torch.uint8, device)
-        self._widths = [tensor.element_size() for tensor in like]
-        self.views = [
-            view.view(tensor.dtype).view(tensor.shape)
-            for view, tensor in zip(self.views, like, strict=True)
-        ]
+    def __init__(self, like: Sequence[torch.Tensor], device: str) -> None:
+        sizes = [(extent(tensor) * tensor.element_size(),) for tensor in like]
+        super().__init__(sizes, torch.uint8, device)
+        self.views = self._views_of(self.flat, like)
 
     def unwritten(self, poison: torch.Tensor) -> list[torch.Tensor]:
-        """Per output, a mask of the elements whose bytes are all still poison."""
+        """Per output, a mask of the elements that still hold their poison bits."""
         return [
-            same.view(-1, width).all(1)
-            for same, width in zip(super().unwritten(poison), self._widths, strict=True)
+            bits(plain(view)) == bits(plain(old))
+            for view, old in zip(self.views, self._views_of(poison, self.views), strict=True)
+        ]
+
+    def _views_of(self, flat: torch.Tensor, like: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        return [
+            flat[start : start + size].view(tensor.dtype).as_strided(tensor.shape, tensor.stride())
+            for (start, size), tensor in zip(self.spans, like, strict=True)
         ]
 
 

@@ -349,15 +349,8 @@ def is_submission(file: Path) -> bool:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError, OSError):
         return False
-    names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
-    assigned = [
-        target.id
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    ]
-    return "custom_kernel" in (*names, *assigned)
+    bound = (each for node in tree.body for each in (node, *getattr(node, "targets", ())))
+    return any(map(_binds_custom_kernel, bound))
 
 
 def _imports_triton(node: ast.stmt) -> bool:

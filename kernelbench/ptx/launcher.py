@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from kernelbench.base.demangle import source_name
 from kernelbench.emulator.assumptions import (
     BESIDE,
     ELECT_LOWEST,
@@ -34,7 +35,6 @@ from kernelbench.ptx.arguments import (
     launch_form,
     memory_of,
 )
-from kernelbench.ptx.demangle import source_name
 from kernelbench.ptx.errors import PtxError, UnsupportedPtxError
 from kernelbench.ptx.library import Translated, library_of, load_library, translated
 from kernelbench.ptx.lowering.translator import global_variables

@@ -14,7 +14,7 @@ loads whose value the threads that race make nothing of
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Literal, get_args
+from typing import Literal
 
 from kernelbench.ptx.lowering.shuffled_loads import shuffled_between
 from kernelbench.ptx.lowering.unused_loads import unused_by
@@ -23,7 +23,6 @@ from kernelbench.ptx.sources import PtxSymbols
 Severity = Literal["error", "formal", "noted"]
 #: Of PTX, of an access and of the one that it conflicts with; None for one that is elsewhere.
 Lines = tuple[int | None, int | None]
-SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 
 
 def severity_of(

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from kernelbench.base.demangle import short_name
 from kernelbench.emulator import dwarf
 from kernelbench.emulator.symbols import Place, Symbols
-from kernelbench.ptx.demangle import short_name
 from kernelbench.ptx.lowering.layout import AddressLayout
 from kernelbench.ptx.lowering.translator import PTX_FOLDER
 from kernelbench.ptx.parser.model import Location, Module, PtxFunction, Statement

@@ -20,7 +20,7 @@ from typing import Any
 
 from kernelbench.base import files
 from kernelbench.base.errors import EnvironmentProblem, RecordError
-from kernelbench.base.json_file import read_json
+from kernelbench.base.json_file import read_each, read_json
 from kernelbench.records import device_table, run_record
 from kernelbench.records.device_table import TableKey, TableRow
 from kernelbench.records.run_record import PLAIN_SUFFIX, RUN_SUFFIX, RunRecord
@@ -159,7 +159,8 @@ def newest_figures(folder: Path) -> tuple[dict[str, list[TableRow]], list[str]]:
         with contextlib.suppress(RecordError):
             name, last = device_table.read_head(device / "table.md")
             if run_record.id_of(path) <= last:
-                broken += _broken(folder, device.name)
+                # A record that is cut short or is not JSON.
+                broken += read_each(run_record.list_runs(folder, device.name), read_json)[1]
                 found[name] = [*device_table.read_csv(device / "table.csv").values()]
                 continue
         runs, lines = load_runs(folder, device.name)
@@ -169,17 +170,6 @@ def newest_figures(folder: Path) -> tuple[dict[str, list[TableRow]], list[str]]:
     return found, broken
 
 
-def _broken(folder: Path, device: str) -> list[str]:
-    """A line for each record of a device that is cut short or is not JSON."""
-    lines = []
-    for path in run_record.list_runs(folder, device):
-        try:
-            read_json(path)
-        except RecordError as error:
-            lines.append(str(error))
-    return lines
-
-
 def load_runs(folder: Path, device: str = "*") -> tuple[list[RunRecord], list[str]]:
     """Readable runs below a results folder, oldest first, and a line for each unreadable one.
 
@@ -187,14 +177,7 @@ def load_runs(folder: Path, device: str = "*") -> tuple[list[RunRecord], list[st
         folder: The results folder.
         device: Name of the device's folder; all by default.
     """
-    runs: list[RunRecord] = []
-    broken: list[str] = []
-    for path in run_record.list_runs(folder, device):
-        try:
-            runs.append(run_record.read_run(path))
-        except RecordError as error:
-            broken.append(str(error))
-    return runs, broken
+    return read_each(run_record.list_runs(folder, device), run_record.read_run)
 
 
 @dataclass(frozen=True)

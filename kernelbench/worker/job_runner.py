@@ -302,7 +302,7 @@ def _compare(job: CompareJob, report: Reporter, apart: Sequence[Submissions]) ->
             base, cand = kernels
             arms = [injector.inject(base, 0.0), injector.inject(cand, plant_us or 0.0)]
             if plant_us:
-                report(DelayInjected(index, plant_us, injector.verify(plant_us)))
+                report(DelayInjected(injector.verify(plant_us)))
         arm_order = abba(job.blocks, job.quads, rng)
         if job.sequential:
             reps = job.blocks * job.quads * 2

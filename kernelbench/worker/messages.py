@@ -148,10 +148,8 @@ class FloorRead:
 
 @dataclass(frozen=True)
 class DelayInjected:
-    """A planted delay, as asked and as it was found to be, in microseconds."""
+    """A planted delay as it was found to be, in microseconds."""
 
-    round: int
-    asked_us: float
     found_us: float
 
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from corpus import HERE
 
+from kernelbench.base.demangle import source_name
 from kernelbench.checks.api import check
 from kernelbench.machine import toolchain
-from kernelbench.ptx.demangle import source_name
 from kernelbench.ptx.hosts.cuda_host import cuda_host
 from kernelbench.ptx.hosts.cute_dsl import before_import, cute_dsl_is_installed
 from kernelbench.ptx.hosts.fatbin import ptx_kept_of

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import threading
 from types import SimpleNamespace
 
 import pytest
@@ -160,40 +159,6 @@ def test_closed_sampler_refuses_and_closes_once(use):
     assert fake.open == 0
     with pytest.raises(EnvironmentProblem, match="closed"):
         sampler.read()
-
-
-def test_background_sampling(use):
-    use()
-    with clocks.ClockSampler(0, interval_s=0.001) as sampler:
-        for _ in range(2000):
-            if len(sampler.readings) >= 3:
-                break
-            threading.Event().wait(0.001)
-    assert len(sampler.readings) >= 3
-
-
-def test_threads_never_use_nvml_after_close(use):
-    use()
-    sampler = clocks.ClockSampler(0)
-    wrong = []
-
-    def read():
-        try:
-            while True:
-                sampler.read()
-        except EnvironmentProblem:
-            pass
-        except BaseException as error:
-            wrong.append(error)
-
-    threads = [threading.Thread(target=read) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    sampler.close()
-    for thread in threads:
-        thread.join(timeout=10)
-    assert not wrong
-    assert not any(thread.is_alive() for thread in threads)
 
 
 def test_other_processes(use):

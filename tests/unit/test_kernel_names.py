@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernelbench.ptx.demangle import short_name, source_name
+from kernelbench.base.demangle import short_name, source_name
 
 
 @pytest.mark.parametrize(

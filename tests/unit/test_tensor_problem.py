@@ -208,7 +208,9 @@ class TestGivenOutputs:
         assert count and 198 <= int(count[1]) <= 202
 
     def test_an_arena_of_several_dtypes(self) -> None:
-        arena = MixedArena([((3, 5), torch.bool), ((), torch.float64), ((7,), torch.int16)], "cpu")
+        specs = ((3, 5), torch.bool), ((), torch.float64), ((7,), torch.int16)
+        like = [torch.empty(shape, dtype=dtype, device="meta") for shape, dtype in specs]
+        arena = MixedArena(like, "cpu")
         poison = arena.draw_poison(1)
         arena.fill(poison)
         assert [(view.shape, view.dtype) for view in arena.views] == [

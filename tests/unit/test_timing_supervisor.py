@@ -132,7 +132,7 @@ def timed(
     with quiet_gc():
         return SupervisedSeries(
             loaded, order, sets, Case(problem, None, ""), "device", "warm", "single", 2, 1, 5,
-            lambda *given: None, 1.0, flush=lambda: None,
+            lambda *given: None, 1.0,
         ).run()  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -36,27 +36,38 @@ class FusedMoeCall(ctypes.Structure):
 
 
 def bind_moe(entry: LoadedStep, device: str) -> Kernel:
-    """``custom_kernel`` of a compiled step: it takes a :class:`MoeData` and returns its output.
+    """``custom_kernel`` of a compiled step: it takes a :class:`MoeData` and returns its output."""
+    return bind_tuple(entry, device, _TENSORS, make_call)
+
+
+def bind_tuple(
+    entry: LoadedStep, device: str, tensors: tuple[str, ...], make: Callable[..., Any]
+) -> Kernel:
+    """A step's callable on a named tuple: it returns what is ``output`` in it.
 
     The callable raises ValueError, before any launch, for tensors that do not fit each other or
     are not dense tensors on ``device``.
+
+    Args:
+        tensors: The first fields, those that are tensors.
+        make: The call's structure, of the tuple, the device and the stream.
     """
     where = torch.device(device)
     stream, run = entry.stream_on(where), entry.call
-    known = KnownCalls(len(_TENSORS))
+    known = KnownCalls(len(tensors))
 
-    def kernel(data: MoeData) -> torch.Tensor:
+    def kernel(data: Any) -> Any:
         at = stream()
         call = known.find(data, at)
         if call is None:
-            call = known.keep(make_call(data, where, at), data, at)
-        run(call, named(data, _TENSORS) if where.type == "cpu" else ())
+            call = known.keep(make(data, where, at), data, at)
+        run(call, _named(data, tensors) if where.type == "cpu" else ())
         return data.output
 
     return kernel
 
 
-def named(data: Any, tensors: tuple[str, ...]) -> Iterator[Buffer]:
+def _named(data: Any, tensors: tuple[str, ...]) -> Iterator[Buffer]:
     """What a kernel may touch, for the emulator."""
     return ((name, getattr(data, name), name == "output") for name in tensors)
 

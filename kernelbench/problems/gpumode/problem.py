@@ -101,7 +101,8 @@ class TaskProblem:
             ProblemError: If the task raises.
         """
         from kernelbench.problems import pytree
-        from kernelbench.problems.stateful_outputs import StatefulOutputs, plain
+        from kernelbench.problems.stateful_outputs import StatefulOutputs
+        from kernelbench.project.arena import plain
 
         code = self._code(device)
         data = self._drawn(shape, input_class, seed, code)
@@ -165,7 +166,8 @@ class TaskProblem:
         import torch
 
         from kernelbench.problems import pytree
-        from kernelbench.problems.stateful_outputs import StatefulOutputs, plain
+        from kernelbench.problems.stateful_outputs import StatefulOutputs
+        from kernelbench.project.arena import plain
 
         if result is None:
             raise ValueError("returned None: expected the result")

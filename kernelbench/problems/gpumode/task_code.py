@@ -31,8 +31,7 @@ from kernelbench.problems.gpumode.judge import Guard, understood
 from kernelbench.problems.gpumode.on_cpu import redirected
 from kernelbench.problems.gpumode.task_file import Task, TaskShape
 from kernelbench.problems.pytree import is_strided
-from kernelbench.problems.stateful_outputs import plain
-from kernelbench.project.arena import bits
+from kernelbench.project.arena import bits, plain
 
 #: Seeds that every generator takes, numpy's too.
 _SEEDS = 2**31 - 1

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from kernelbench.problems.fused_moe.abi import KnownCalls, named, require_dense, require_sizes
+from kernelbench.problems.fused_moe.abi import bind_tuple, require_dense, require_sizes
 from kernelbench.problems.fused_moe.fp8 import BLOCK
 from kernelbench.problems.moe_layer.shape import LayerData
 from kernelbench.project.arena import describe_tensor
@@ -30,24 +30,8 @@ class MoeLayerCall(ctypes.Structure):
 
 
 def bind_layer(entry: LoadedStep, device: str) -> Kernel:
-    """``custom_kernel`` of a compiled step: it takes a :class:`LayerData`, returns its output.
-
-    The callable raises ValueError, before any launch, for tensors that do not fit each other or
-    are not dense tensors on ``device``.
-    """
-    where = torch.device(device)
-    stream, run = entry.stream_on(where), entry.call
-    known = KnownCalls(len(LayerData._fields))
-
-    def kernel(data: LayerData) -> torch.Tensor:
-        at = stream()
-        call = known.find(data, at)
-        if call is None:
-            call = known.keep(make_layer_call(data, where, at), data, at)
-        run(call, named(data, LayerData._fields) if where.type == "cpu" else ())
-        return data.output
-
-    return kernel
+    """``custom_kernel`` of a compiled step: it takes a :class:`LayerData`, returns its output."""
+    return bind_tuple(entry, device, LayerData._fields, make_layer_call)
 
 
 def make_layer_call(data: LayerData, device: torch.device, stream: int) -> MoeLayerCall:

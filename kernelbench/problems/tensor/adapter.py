@@ -82,6 +82,8 @@ class TensorAdapter:
 
     def make_inputs(self, shape: TensorShape, input_class: str, seed: int, device: str) -> Inputs:
         """The author's data, then the outputs to be written, in an arena."""
+        import torch
+
         from kernelbench.problems.tensor import data
         from kernelbench.project.arena import MixedArena
 
@@ -94,7 +96,7 @@ class TensorAdapter:
             self._blame("make_inputs", f"{error} ({what})")
         with blaming(self.author, self.name, "outputs", what=what):
             specs = {
-                str(name): (tuple(extents), dtype)
+                str(name): torch.empty(tuple(extents), dtype=dtype, device="meta")
                 for name, (extents, dtype) in self.author.outputs(shape.dims).items()
             }
             arena = MixedArena([*specs.values()], device)

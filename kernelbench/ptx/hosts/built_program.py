@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kernelbench.base.demangle import source_name
 from kernelbench.base.errors import UsageError
-from kernelbench.ptx.demangle import source_name
 
 _PIE = 0x08000000  # DF_1_PIE
 _IMAGES = ".nvFatBinSegment"

@@ -11,12 +11,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from typing import Any
 
+from kernelbench.base.demangle import short_name, source_name
 from kernelbench.emulator.assumptions import HOST_IN_TURN, IN_TURN
 from kernelbench.emulator.findings import Finding, resource_name
 from kernelbench.emulator.runtime import runtime
 from kernelbench.emulator.settings import Emulation
 from kernelbench.project.shipped import shipped_blocks
-from kernelbench.ptx.demangle import short_name, source_name
 from kernelbench.ptx.errors import PtxError
 from kernelbench.ptx.hosts.cuda_launch import CudaLaunch
 from kernelbench.ptx.launcher import LaunchesBeside, PtxModule

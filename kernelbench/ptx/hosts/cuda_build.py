@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelbench.base.cache_folder import cache_dir, writing
+from kernelbench.base.demangle import source_name
 from kernelbench.base.errors import UsageError
 from kernelbench.build import compiler, prebuilt
 from kernelbench.build.compiler import CompileFailure, Recipe
@@ -20,7 +21,6 @@ from kernelbench.build.torch_extension import (
     torch_link,
 )
 from kernelbench.machine.toolchain import emulator_compiler, host_compiler
-from kernelbench.ptx.demangle import source_name
 
 _RUNTIME = Path(__file__).parent / "cuda_runtime"
 PRECOMPILED = _RUNTIME / "precompiled.hpp"

@@ -18,12 +18,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from kernelbench.base.demangle import source_name
 from kernelbench.base.errors import EnvironmentProblem, UsageError
 from kernelbench.emulator.runtime import runtime
 from kernelbench.machine.arch import ARCHES
 from kernelbench.project.shipped import shipped_blocks
 from kernelbench.ptx.arguments import memory_at
-from kernelbench.ptx.demangle import source_name
 from kernelbench.ptx.errors import PtxError
 from kernelbench.ptx.hosts.cuda_build import (
     LACKING_HINT,

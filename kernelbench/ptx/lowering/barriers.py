@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kernelbench.ptx.errors import StatementError
-from kernelbench.ptx.lowering.forms import Form
-from kernelbench.ptx.parser.model import Address, Number
-
-if TYPE_CHECKING:
-    from kernelbench.ptx.lowering.writer import Writer
-    from kernelbench.ptx.parser.model import Operand
+from kernelbench.ptx.lowering.forms import Form, call
+from kernelbench.ptx.lowering.writer import Writer
+from kernelbench.ptx.parser.model import Address, Number, Operand
 
 _LOCAL = "{.shared::cta|.shared|}"
 _SPACE = "{.shared::cta|.shared::cluster|.shared|}"
 _SCOPE = "{.cta|.cluster|}"
-
-
-def _init(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    writer.expect(operands, 2)
-    count = writer.value(operands[1], 4)
-    return f"px::mbarrier_init({writer.barrier(operands[0], chosen[0])}, {count});"
-
-
-def _invalidate(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    writer.expect(operands, 1)
-    return f"px::mbarrier_inval({writer.barrier(operands[0], chosen[0])});"
 
 
 def _arrive(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -50,13 +35,6 @@ def _arrive(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) 
     return f"{{ {taken} {call} {writer.assign(token, 'b64', state)} }}"
 
 
-def _bytes(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    """``mbarrier.{expect_tx,complete_tx} [a], bytes``, which order nothing."""
-    writer.expect(operands, 2)
-    bar = writer.barrier(operands[0], chosen[2])
-    return f"px::mbarrier_{chosen[0]}({bar}, {writer.value(operands[1], 4)});"
-
-
 def _wait(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     """``mbarrier.{test_wait,try_wait}{.parity} p, [a], parity or state{, hint}``."""
     _, by_parity, order, scope, space = chosen
@@ -73,16 +51,17 @@ def _wait(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) ->
 
 
 BARRIER_FORMS: tuple[Form, ...] = (
-    Form(f"mbarrier.init{_LOCAL}.b64", _init, "sync"),
-    Form(f"mbarrier.inval{_LOCAL}.b64", _invalidate, "sync"),
+    call(f"mbarrier.init{_LOCAL}.b64", "barrier:$0 b32", "mbarrier_init", "sync"),
+    call(f"mbarrier.inval{_LOCAL}.b64", "barrier:$0", "mbarrier_inval", "sync"),
     Form("mbarrier.{arrive|arrive.noComplete|arrive_drop|arrive_drop.noComplete|arrive.expect_tx|"
          "arrive_drop.expect_tx}{.release|.relaxed|}" + _SCOPE + _SPACE
          + ".b64", _arrive, "sync"),
-    Form("mbarrier.{expect_tx|complete_tx}{.relaxed.cta|.relaxed.cluster|}" + _SPACE + ".b64",
-         _bytes, "sync"),
+    # Which order nothing.
+    call("mbarrier.{expect_tx|complete_tx}{.relaxed.cta|.relaxed.cluster|}" + _SPACE + ".b64",
+         "barrier:$2 b32", "mbarrier_$0", "sync"),
     # CUTLASS writes the space first, which ptxas takes, too.
-    Form("mbarrier.{expect_tx|complete_tx}.{shared::cta|shared::cluster}{.relaxed.cta|"
-         ".relaxed.cluster}.b64", lambda w, c, o: _bytes(w, (c[0], c[2], c[1]), o), "sync"),
+    call("mbarrier.{expect_tx|complete_tx}.{shared::cta|shared::cluster}{.relaxed.cta|"
+         ".relaxed.cluster}.b64", "barrier:$1 b32", "mbarrier_$0", "sync"),
     Form("mbarrier.{test_wait|try_wait}{.parity|}{.acquire|.relaxed|}" + _SCOPE + _LOCAL + ".b64",
          _wait, "sync"),
 )  # fmt: skip

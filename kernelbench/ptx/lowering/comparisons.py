@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kernelbench.ptx.lowering.forms import Form
-from kernelbench.ptx.lowering.writer import is_integer
-from kernelbench.ptx.parser.model import Pair
-
-if TYPE_CHECKING:
-    from kernelbench.ptx.lowering.writer import Writer
-    from kernelbench.ptx.parser.model import Operand
+from kernelbench.ptx.lowering.writer import Writer, is_integer
+from kernelbench.ptx.parser.model import Operand, Pair
 
 _ORDERED = "{eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan}"
 _WHOLE = "{eq|ne|lt|le|gt|ge|lo|ls|hi|hs}"

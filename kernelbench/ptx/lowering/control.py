@@ -8,17 +8,12 @@ variables.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kernelbench.ptx.errors import StatementError
-from kernelbench.ptx.lowering.forms import Form, Lower
+from kernelbench.ptx.lowering.forms import Form, Lower, call
 from kernelbench.ptx.lowering.names import block, called, identifier
-from kernelbench.ptx.parser.model import Symbol, Vector
-
-if TYPE_CHECKING:
-    from kernelbench.ptx.lowering.writer import Writer
-    from kernelbench.ptx.parser.model import Operand, PtxFunction
-
+from kernelbench.ptx.lowering.writer import Writer
+from kernelbench.ptx.parser.model import Operand, PtxFunction, Symbol, Vector
 
 #: Functions that no module defines: what of ``px::`` they are, and the bytes that they are passed.
 _PROVIDED = {
@@ -130,17 +125,6 @@ def fixed(code: str) -> Lower:
     return lower
 
 
-def _sleep(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    writer.expect(operands, 1)
-    return "px::nanosleep();"
-
-
-def _registers(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    writer.expect(operands, 1)
-    up = "true" if chosen[0] == "inc" else "false"
-    return f"px::setmaxnreg({writer.value(operands[0], 4)}, {up});"
-
-
 def _exit(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     writer.expect(operands, 0)
     if not writer.function.kernel:
@@ -156,8 +140,9 @@ CONTROL_FORMS: tuple[Form, ...] = (
     Form("call{.uni|}", lower_call, "calls"),
     Form("trap", fixed("px::trap();"), "launch"),
     Form("brkpt", fixed("px::breakpoint();"), "order"),
-    Form("nanosleep.u32", _sleep, "sync"),
-    Form("setmaxnreg.{inc|dec}.sync.aligned.u32", _registers, "sync"),
+    call("nanosleep.u32", "-", "nanosleep", "sync"),
+    call("setmaxnreg.inc.sync.aligned.u32", "b32", "setmaxnreg({0}, true)", "sync"),
+    call("setmaxnreg.dec.sync.aligned.u32", "b32", "setmaxnreg({0}, false)", "sync"),
     Form("griddepcontrol.wait", fixed("px::griddepcontrol_wait();"), "sync"),
     Form("griddepcontrol.launch_dependents", fixed("px::griddepcontrol_launch_dependents();"),
          "sync"),

@@ -3,73 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kernelbench.ptx.errors import StatementError
-from kernelbench.ptx.lowering.forms import Form, pure
-
-if TYPE_CHECKING:
-    from kernelbench.ptx.lowering.writer import Writer
-    from kernelbench.ptx.parser.model import Operand
+from kernelbench.ptx.lowering.forms import Form, call, pure
+from kernelbench.ptx.lowering.writer import Writer
+from kernelbench.ptx.parser.model import Operand
 
 _INTEGERS = "{u8|u16|u32|u64|s8|s16|s32|s64}"
 _WHOLE = "{rni|rzi|rmi|rpi}"
 _ROUND = "{rn|rz|rm|rp}"
-_NARROW = {"e4m3x2": "kE4m3", "e5m2x2": "kE5m2", "e2m3x2": "kE2m3", "e3m2x2": "kE3m2"}
-_NARROW["e2m1x2"] = "kE2m1"
-
-
-def _relu(chosen: str) -> str:
-    return "true" if chosen else "false"
-
-
-def _bits_of(kind: str) -> str:
-    """The register that holds two values of a format."""
-    return "b8" if kind == "e2m1x2" else "b16"
-
-
-def _pack_narrow(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    """``cvt.rn.satfinite{.relu}.KIND.f32 d, a, b``: a is the upper one."""
-    relu, kind = chosen
-    writer.expect(operands, 3)
-    a, b = (writer.typed(each, "f32") for each in operands[1:])
-    call = f"px::pack_narrow<px::{_NARROW[kind]}, {_relu(relu)}>({a}, {b})"
-    return writer.assign(operands[0], _bits_of(kind), call)
-
-
-def _pack_halves(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    """``cvt.rn.satfinite{.relu}.KIND.f16x2 d, a``."""
-    relu, kind, pair = chosen
-    writer.expect(operands, 2)
-    call = f"px::pack_narrow_pair<px::{_NARROW[kind]}, {_relu(relu)}>"
-    return writer.assign(operands[0], _bits_of(kind), f"{call}({writer.typed(operands[1], pair)})")
-
-
-def _unpack(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    """``cvt.rn{.relu}.f16x2.KIND d, a``."""
-    relu, kind = chosen
-    writer.expect(operands, 2)
-    given = writer.value(operands[1], 1 if kind == "e2m1x2" else 2)
-    call = f"px::f16x2_of_narrow<px::{_NARROW[kind]}, {_relu(relu)}>({given})"
-    return writer.assign(operands[0], "b32", call)
-
-
-def _pack(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    """``cvt.{rn,rz}{.relu}{.satfinite}.{f16x2,bf16x2}.f32 d, a, b``: a in the upper half."""
-    *modifiers, pair = chosen
-    writer.expect(operands, 3)
-    a, b = (writer.typed(each, "f32") for each in operands[1:])
-    half, flags = pair.removesuffix("x2"), " ".join(modifiers)
-    call = f'px::pack_halves<px::{half}, px::flags("{flags}")>({a}, {b})'
-    return writer.assign(operands[0], "b32", call)
-
-
-def _pack_scales(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    """``cvt.{rz,rp}{.satfinite}.ue8m0x2.f32 d, a, b``."""
-    up = "true" if chosen[0] == "rp" else "false"
-    writer.expect(operands, 3)
-    a, b = (writer.typed(each, "f32") for each in operands[1:])
-    return writer.assign(operands[0], "b16", f"px::pack_ue8m0<{up}>({a}, {b})")
+#: Of formats whose values come in pairs: the register that holds one.
+_NARROW = {"e4m3": "b16", "e5m2": "b16", "e2m3": "b16", "e3m2": "b16", "e2m1": "b8"}
 
 
 def _pack_integers(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -95,12 +39,6 @@ def _between_integers(writer: Writer, chosen: Sequence[str], operands: Sequence[
         raise StatementError("cvt.sat to the same type")
     name = f"{'saturated' if saturate else 'converted'}<{writer.cpp(result)}>"
     return writer.assign(operands[0], result, f"px::{name}({writer.typed(operands[1], kind)})")
-
-
-def _tf32(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    writer.expect(operands, 2)
-    call = f"px::tf32_of<px::Tf32::{chosen[0]}, {_relu(chosen[1])}>"
-    return writer.assign(operands[0], "b32", f"{call}({writer.typed(operands[1], 'f32')})")
 
 
 CONVERSION_FORMS: tuple[Form, ...] = (
@@ -145,15 +83,32 @@ CONVERSION_FORMS: tuple[Form, ...] = (
          "half_of<px::$2, px::flags(\"$0 relu $1\")>"),
     pure("cvt.{rn|rz}.satfinite.{f16|bf16}.f32", "$1 f32",
          "half_of<px::$1, px::flags(\"$0 satfinite\")>"),
-    Form("cvt.{rn|rz}{.relu|}{.satfinite|}.{f16x2|bf16x2}.f32", _pack, "arithmetic"),
-    Form("cvt.{rn|rz}{.relu|}.tf32.f32", _tf32, "narrow"),
-    Form("cvt.{rna}{}.tf32.f32", _tf32, "narrow"),
-    Form("cvt.rn.satfinite{.relu|}.{e4m3x2|e5m2x2|e2m3x2|e3m2x2|e2m1x2}.f32", _pack_narrow,
-         "narrow"),
-    Form("cvt.rn.satfinite{.relu|}.{e4m3x2|e5m2x2}.{f16x2}", _pack_halves, "narrow"),
-    Form("cvt.rn{.relu|}.f16x2.{e4m3x2|e5m2x2|e2m3x2|e3m2x2|e2m1x2}", _unpack, "narrow"),
-    Form("cvt.{rz|rp}{.satfinite|}.ue8m0x2.f32", lambda w, c, o: _pack_scales(w, c[:1], o),
-         "narrow"),
+    # Of two operands the first goes to the upper half.
+    *(
+        call(f"cvt.{{rn|rz}}{{.relu|}}{{.satfinite|}}.{half}x2.f32", "f32 f32",
+             f'pack_halves<px::{half}, px::flags("$0 $1 $2")>', "arithmetic", result="b32")
+        for half in ("f16", "bf16")
+    ),
+    call("cvt.{rn|rz}{.relu|}.tf32.f32", "f32", "tf32_of<px::Tf32::$0, $?1>", "narrow",
+         result="b32"),
+    call("cvt.rna.tf32.f32", "f32", "tf32_of<px::Tf32::rna, false>", "narrow", result="b32"),
+    *(
+        call(f"cvt.rn.satfinite{{.relu|}}.{kind}x2.f32", "f32 f32",
+             f"pack_narrow<px::k{kind.capitalize()}, $?0>", "narrow", result=bits)
+        for kind, bits in _NARROW.items()
+    ),
+    *(
+        call(f"cvt.rn.satfinite{{.relu|}}.{kind}x2.f16x2", "f16x2",
+             f"pack_narrow_pair<px::k{kind.capitalize()}, $?0>", "narrow", result="b16")
+        for kind in ("e4m3", "e5m2")
+    ),
+    *(
+        call(f"cvt.rn{{.relu|}}.f16x2.{kind}x2", bits,
+             f"f16x2_of_narrow<px::k{kind.capitalize()}, $?0>", "narrow", result="b32")
+        for kind, bits in _NARROW.items()
+    ),
+    call("cvt.rz{.satfinite|}.ue8m0x2.f32", "f32 f32", "pack_ue8m0<false>", "narrow", result="b16"),
+    call("cvt.rp{.satfinite|}.ue8m0x2.f32", "f32 f32", "pack_ue8m0<true>", "narrow", result="b16"),
     pure("cvt.rn.bf16x2.ue8m0x2", "b32 b16", "bf16x2_of_ue8m0x2", "narrow"),
     Form("cvt.pack.sat.{u16|s16|u8|s8}.s32{.b32|}", _pack_integers, "narrow"),
 )  # fmt: skip

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kernelbench.ptx.errors import StatementError
 from kernelbench.ptx.lowering.control import fixed
-from kernelbench.ptx.lowering.forms import Form
-from kernelbench.ptx.parser.model import SIZES, Address, Number, Vector
-
-if TYPE_CHECKING:
-    from kernelbench.ptx.lowering.writer import Writer
-    from kernelbench.ptx.parser.model import Operand
+from kernelbench.ptx.lowering.forms import Form, call
+from kernelbench.ptx.lowering.writer import Writer
+from kernelbench.ptx.parser.model import SIZES, Address, Number, Operand, Vector
 
 _BYTES = ".mbarrier::complete_tx::bytes"
 _HINT = "{.L2::cache_hint|}"
@@ -40,18 +36,6 @@ def _copy(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) ->
     return f"px::cp_async({writer.shared(given[0])}, {source}, {size.value}u, {read});"
 
 
-def _wait_group(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    writer.expect(operands, 1)
-    return f"px::cp_async_wait({writer.value(operands[0], 4)});"
-
-
-def _copy_arrive(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    writer.expect(operands, 1)
-    noinc, space = chosen
-    bar = writer.barrier(operands[0], space)
-    return f"px::cp_async_arrive({bar}, {'true' if noinc else 'false'});"
-
-
 def _bulk_load(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     """``cp.async.bulk.shared.global [dst], [src], size, [mbar]{, mask}{, policy}``."""
     _, multicast, hint = chosen
@@ -64,12 +48,6 @@ def _bulk_load(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand
 
 def _mask(writer: Writer, operand: Operand | None) -> str:
     return _NO_MASK if operand is None else f"int32_t({writer.value(operand, 2)})"
-
-
-def _bulk_store(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    writer.expect(operands, 3 + bool(chosen[0]))
-    target, source = writer.generic(operands[0]), writer.shared(operands[1])
-    return f"px::bulk_store({target}, {source}, {writer.value(operands[2], 4)});"
 
 
 def _bulk_to_cluster(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -183,11 +161,6 @@ def _box_reduce(writer: Writer, chosen: Sequence[str], operands: Sequence[Operan
     return f"px::box_store({map_}, {start}, {writer.shared(operands[1])}, {how});"
 
 
-def _bulk_wait(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    writer.expect(operands, 1)
-    return f"px::bulk_wait({writer.value(operands[0], 4)}, {'true' if chosen[0] else 'false'});"
-
-
 def _replace(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     """``tensormap.replace.tile.field.space.b1024.type [map]{, dimension}, value``."""
     field, space, kind = chosen
@@ -197,12 +170,6 @@ def _replace(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand])
     value = writer.value(operands[-1], 8 if kind == "b64" else 4)
     in_global = "true" if space == "global" else "false"
     return f"px::tensormap_replace({where}, {in_global}, px::Field::{field}, {dimension}, {value});"
-
-
-def _publish(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    writer.expect(operands, 3)
-    source = writer.pointer(operands[1], "shared::cta")
-    return f"px::tensormap_cp_fenceproxy({writer.generic(operands[0])}, {source});"
 
 
 _FIELDS = (
@@ -218,12 +185,14 @@ COPY_FORMS: tuple[Form, ...] = (
     Form("cp.async.{ca|cg}.shared{::cta|}.global" + _HINT + "{.L2::64B|.L2::128B|.L2::256B|}",
          _copy, "copies"),
     Form("cp.async.commit_group", fixed("px::cp_async_commit();"), "copies"),
-    Form("cp.async.wait_group", _wait_group, "copies"),
+    call("cp.async.wait_group", "b32", "cp_async_wait", "copies"),
     Form("cp.async.wait_all", fixed("px::cp_async_wait(0);"), "copies"),
-    Form("cp.async.mbarrier.arrive{.noinc|}{.shared::cta|.shared|}.b64", _copy_arrive, "bulk"),
+    call("cp.async.mbarrier.arrive{.noinc|}{.shared::cta|.shared|}.b64", "barrier:$1",
+         "cp_async_arrive({0}, $?0)", "bulk"),
     Form("cp.async.bulk.{shared::cta|shared::cluster}.global" + _BYTES
          + "{.multicast::cluster|}" + _HINT, _bulk_load, "bulk"),
-    Form("cp.async.bulk.global.shared::cta.bulk_group" + _HINT, _bulk_store, "bulk"),
+    call("cp.async.bulk.global.shared::cta.bulk_group" + _HINT, "generic shared b32 -?0",
+         "bulk_store", "bulk"),
     Form(f"cp.async.bulk.tensor.{_RANK}.{{shared::cta|shared::cluster}}.global{_TILE}{_BYTES}"
          f"{{.multicast::cluster|}}{{.cta_group::1|.cta_group::2|}}{_HINT}", _box_load, "bulk"),
     *(
@@ -264,9 +233,10 @@ COPY_FORMS: tuple[Form, ...] = (
          ".{b32|u32|s32|f32|b64|u64|s64|f64}",
          lambda w, c, o: _store_async(w, c[1:], o), "reductions"),
     Form("cp.async.bulk.commit_group", fixed("px::bulk_commit();"), "bulk"),
-    Form("cp.async.bulk.wait_group{.read|}", _bulk_wait, "bulk"),
+    call("cp.async.bulk.wait_group{.read|}", "b32", "bulk_wait({0}, $?0)", "bulk"),
     Form(f"tensormap.replace.tile.{_FIELDS}.{{shared::cta|global}}.b1024.{{b32|b64}}",
          _replace, "bulk"),
-    Form("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release."
-         "{cta|cluster|gpu|sys}.sync.aligned", _publish, "bulk"),
+    call("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release."
+         "{cta|cluster|gpu|sys}.sync.aligned", "generic in:shared::cta -",
+         "tensormap_cp_fenceproxy", "bulk"),
 )  # fmt: skip

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kernelbench.ptx.lowering.forms import Form, Pure, pure
-
-if TYPE_CHECKING:
-    from kernelbench.ptx.lowering.writer import Writer
-    from kernelbench.ptx.parser.model import Operand
+from kernelbench.ptx.lowering.writer import Writer
+from kernelbench.ptx.parser.model import Operand
 
 _ROUND = "{.rn|.rz|.rm|.rp|}"
 

@@ -12,11 +12,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from kernelbench.ptx.lowering.writer import Writer
-    from kernelbench.ptx.parser.model import Operand
+from kernelbench.ptx.lowering.writer import Writer
+from kernelbench.ptx.parser.model import Operand
 
 #: Returns statements of C++. Its arguments: the function being written, the chosen alternatives of
 #: the spelling without their dots, and the operands.
@@ -98,6 +96,8 @@ class Pure(Form):
 
 
 def _filled(text: str, chosen: Sequence[str]) -> str:
+    text = re.sub(r"\$@(\d)", lambda match: scope_of(chosen[int(match[1])]), text)
+    text = re.sub(r"\$\?(\d)", lambda match: str(bool(chosen[int(match[1])])).lower(), text)
     text = re.sub(r"\$(\d)", lambda match: chosen[int(match[1])], text)
     return re.sub(r"\$w", lambda _: doubled(next(c for c in chosen if c[-1:].isdigit())), text)
 
@@ -128,3 +128,44 @@ def pure(
     made: list[Pure] = []
     made.append(Pure(spelling, _lower_pure(made), test, types, function, plain))
     return made[0]
+
+
+def call(spelling: str, given: str, function: str, test: str, *, result: str = "") -> Form:
+    """A row for one call of ``px::``.
+
+    Args:
+        given: What each operand is: a PTX type; ``shared``, ``generic``, ``in:SPACE``, an address;
+            ``barrier:SPACE``, that of an mbarrier; ``-``, nothing that the call takes. Behind it
+            ``?`` if it may be missing, ``?0`` if it is there with the first choice only.
+        function: Its name, or all of the call with ``{0}``, ``{1}``, … for what it takes; ``$0``
+            is the first choice, ``$?0`` whether it was made, ``$@0`` the scope that it says.
+        result: PTX type of what the call gives, for the operand before all others.
+    """
+
+    def lower(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
+        split = [each.partition("?") for each in _filled(given, chosen).split()]
+        kinds = [kind for kind, _, choice in split if not choice or chosen[int(choice)]]
+        most = len(kinds) + bool(result)
+        writer.expect(operands, *range(most - given.endswith("?"), most + 1))
+        pairs = zip(operands[bool(result) :], kinds, strict=False)
+        values = [_argument(writer, each, kind) for each, kind in pairs if kind != "-"]
+        code = "px::" + _filled(function, chosen)
+        whole = "{0}" in code or code.endswith(")")
+        code = code.format(*values) if whole else f"{code}({', '.join(values)})"
+        if not result:
+            return f"{code};"
+        return writer.assign(operands[0], _filled(result, chosen), code)
+
+    return Form(spelling, lower, test)
+
+
+def _argument(writer: Writer, operand: Operand, kind: str) -> str:
+    """An operand as C++; see :func:`call`."""
+    what, _, space = kind.partition(":")
+    if what == "barrier":
+        return writer.barrier(operand, space)
+    if what == "in":
+        return writer.pointer(operand, space)
+    if kind in ("shared", "generic"):
+        return writer.shared(operand) if kind == "shared" else writer.generic(operand)
+    return writer.typed(operand, kind)

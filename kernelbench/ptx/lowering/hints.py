@@ -7,14 +7,10 @@ PTX ISA 9.1: 9.7.9 prefetch, applypriority, createpolicy, isspacep, getctarank; 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kernelbench.ptx.lowering.forms import Form, Lower
-from kernelbench.ptx.parser.model import Address
-
-if TYPE_CHECKING:
-    from kernelbench.ptx.lowering.writer import Writer
-    from kernelbench.ptx.parser.model import Operand
+from kernelbench.ptx.lowering.writer import Writer
+from kernelbench.ptx.parser.model import Address, Operand
 
 _EVICT = "{evict_last|evict_normal|evict_first|evict_unchanged}"
 

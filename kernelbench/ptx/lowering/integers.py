@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kernelbench.ptx.errors import StatementError
 from kernelbench.ptx.lowering.forms import Form, Pure, pure
-from kernelbench.ptx.parser.model import SIZES, Number, Pair
-
-if TYPE_CHECKING:
-    from kernelbench.ptx.lowering.writer import Writer
-    from kernelbench.ptx.parser.model import Operand
+from kernelbench.ptx.lowering.writer import Writer
+from kernelbench.ptx.parser.model import SIZES, Number, Operand, Pair
 
 _ALL = "{u16|u32|u64|s16|s32|s64}"
 _SIGNED = "{s16|s32|s64}"

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from kernelbench.ptx.errors import StatementError
-from kernelbench.ptx.lowering.forms import Form
+from kernelbench.ptx.lowering.forms import Form, call
 from kernelbench.ptx.lowering.tensor import collected
-from kernelbench.ptx.parser.model import Number, Vector
-
-if TYPE_CHECKING:
-    from kernelbench.ptx.lowering.writer import Writer
-    from kernelbench.ptx.parser.model import Operand
+from kernelbench.ptx.lowering.writer import Writer
+from kernelbench.ptx.parser.model import Number, Operand, Vector
 
 
 def filled(
@@ -44,11 +40,6 @@ def _store_matrix(writer: Writer, chosen: Sequence[str], operands: Sequence[Oper
     declared, name = collected(writer, operands[1])
     row = writer.pointer(operands[0], space)
     return f"{{ {declared} px::stmatrix<{count}, {'true' if trans else 'false'}>({row}, {name}); }}"
-
-
-def _move_matrix(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    writer.expect(operands, 2)
-    return writer.assign(operands[0], "b32", f"px::movmatrix({writer.value(operands[1], 4)})")
 
 
 #: Bits of an element of A and B.
@@ -146,7 +137,7 @@ MATRIX_FORMS: tuple[Form, ...] = (
          lambda w, c, o: _load_matrix(w, (c[1], c[0], c[2]), o), "warps"),
     Form("stmatrix.sync.aligned.m8n8.{x1|x2|x4}{.trans|}{.shared::cta|.shared|}.b16",
          _store_matrix, "warps"),
-    Form("movmatrix.sync.aligned.m8n8.trans.b16", _move_matrix, "matrices"),
+    call("movmatrix.sync.aligned.m8n8.trans.b16", "b32", "movmatrix", "matrices", result="b32"),
     *(Form(_MMA % each, _multiply, "matrices") for each in _SHAPES),
     *(Form(_SPARSE % each, _multiply_sparse, "sparse") for each in _SPARSE_SHAPES),
 )  # fmt: skip

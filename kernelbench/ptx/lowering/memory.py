@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kernelbench.ptx.errors import StatementError
-from kernelbench.ptx.lowering.forms import Form, scope_of
+from kernelbench.ptx.lowering.forms import Form, call, scope_of
 from kernelbench.ptx.lowering.grid_barriers import waits_for_change
-from kernelbench.ptx.parser.model import SIZES, Vector
-
-if TYPE_CHECKING:
-    from kernelbench.ptx.lowering.writer import Writer
-    from kernelbench.ptx.parser.model import Operand
+from kernelbench.ptx.lowering.writer import Writer
+from kernelbench.ptx.parser.model import SIZES, Operand, Vector
 
 _SPACE = "{.global|.shared|.shared::cta|.shared::cluster|.local|.param|.param::func|}"
 _VECTOR = "{.v2|.v4|.v8|}"
@@ -191,12 +187,6 @@ def _update(
 _HALVES = ("f16", "bf16", "f16x2", "bf16x2")
 
 
-def _discard(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    """``discard.L2 [a], 128``."""
-    writer.expect(operands, 2)
-    return f"px::discard({writer.pointer(operands[0], chosen[0])});"
-
-
 def _vector_update(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     """``atom`` and ``red`` of a vector: each element by itself."""
     order, scope, space, operation, vector, kind = chosen
@@ -332,7 +322,7 @@ MEMORY_FORMS: tuple[Form, ...] = (
     ),
     Form(f"atom{{.relaxed|.acquire|.release|.acq_rel|}}{{.cta|.cluster|.gpu|.sys|}}"
          f"{_SHARED_OR_GLOBAL}.{{cas|exch}}.{{b16|b128}}", _atomic, "memory"),
-    Form("discard{.global|}.L2", _discard, "memory"),
+    call("discard{.global|}.L2", "in:$0 -", "discard", "memory"),
     Form("atom.{global|shared}" + _SCOPE + "{.relaxed|.acquire|.release|.acq_rel}"
          ".{add.noftz}.{f16|bf16|f16x2|bf16x2}",
          lambda w, c, o: _atomic(w, (c[2], c[1], c[0], c[3], c[4]), o), "memory"),

@@ -7,30 +7,18 @@ Registers that an instruction fills later live in arrays, which the runtime keep
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kernelbench.ptx.errors import StatementError
 from kernelbench.ptx.lowering.control import fixed
-from kernelbench.ptx.lowering.forms import Form, Lower
-from kernelbench.ptx.parser.model import Address, Number, Vector
-
-if TYPE_CHECKING:
-    from kernelbench.ptx.lowering.writer import Writer
-    from kernelbench.ptx.parser.model import Operand
+from kernelbench.ptx.lowering.forms import Form, call
+from kernelbench.ptx.lowering.writer import Writer
+from kernelbench.ptx.parser.model import Address, Number, Operand, Vector
 
 
 def collected(writer: Writer, operand: Operand, size: int = 4) -> tuple[str, str]:
     """A constant array of an operand's elements: its declaration and its name."""
     name, values = writer.temporary(), writer.values(operand, size)
     return f"const px::b{8 * size} {name}[{len(values)}] = {{{', '.join(values)}}};", name
-
-
-def _wait(name: str) -> Lower:
-    def lower(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-        writer.expect(operands, 1)
-        return f"px::{name}({writer.value(operands[0], 4)});"
-
-    return lower
 
 
 def _wgmma(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -62,35 +50,8 @@ def _is_transposed(operand: Operand) -> bool:
     return operand == Number(1)
 
 
-def _group(chosen: Sequence[str]) -> str:
-    return f"{chosen[0]}u"
-
-
-def _allocate(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    writer.expect(operands, 2)
-    where, columns = writer.barrier(operands[0], chosen[1]), writer.value(operands[1], 4)
-    return f"px::tcgen05_alloc({_group(chosen)}, {where}, {columns});"
-
-
-def _free(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    writer.expect(operands, 2)
-    tmem, columns = (writer.value(each, 4) for each in operands)
-    return f"px::tcgen05_dealloc({_group(chosen)}, {tmem}, {columns});"
-
-
-def _relinquish(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    writer.expect(operands, 0)
-    return f"px::tcgen05_relinquish({_group(chosen)});"
-
-
-def _copy_scales(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    writer.expect(operands, 2)
-    tmem, source = writer.shared(operands[0]), writer.value(operands[1], 8)
-    return f"px::tcgen05_cp({_group(chosen)}, {tmem}, {source});"
-
-
 def _commit(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    _, space, multicast = chosen
+    group, space, multicast = chosen
     writer.expect(operands, 1 + bool(multicast))
     mask = writer.value(operands[1], 2) if multicast else "0"
     many = "true" if multicast else "false"
@@ -98,7 +59,7 @@ def _commit(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) 
     if not space:
         # ptxas gives the instruction a generic address's low half, and compilers rely on it.
         bar = f"px::low_or_shared({writer.generic(operands[0])})"
-    return f"px::tcgen05_commit({_group(chosen)}, {bar}, {many}, {mask});"
+    return f"px::tcgen05_commit({group}u, {bar}, {many}, {mask});"
 
 
 #: Registers of ``.x1``.
@@ -182,25 +143,7 @@ def _fp4_mma(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand])
     scales = 4 if chosen[1] in ("scale_vec::4X", "block16") else 2
     a, b = writer.value(operands[1], 8), writer.value(operands[2], 8)
     rest = f"{writer.value(operands[3], 4)}, {scale_a}, {scale_b}, {writer.predicate(operands[6])}"
-    return f"px::tcgen05_mma_fp4({_group(chosen)}, {scales}u, {d}, {a}, {b}, {rest});"
-
-
-def _try_cancel(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    writer.expect(operands, 2)
-    response, bar = (writer.shared(each) for each in operands)
-    return f"px::try_cancel({response}, {bar}, {'true' if chosen[1] else 'false'});"
-
-
-def _is_canceled(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    writer.expect(operands, 2)
-    return writer.assign(operands[0], "pred", f"px::is_canceled({writer.value(operands[1], 16)})")
-
-
-def _first_of(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    """``…get_first_ctaid::axis``."""
-    writer.expect(operands, 2)
-    answer = f"px::first_ctaid({writer.value(operands[1], 16)})"
-    return writer.assign(operands[0], "b32", f"{answer}.{chosen[0]}")
+    return f"px::tcgen05_mma_fp4({chosen[0]}u, {scales}u, {d}, {a}, {b}, {rest});"
 
 
 def _first_cta(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -223,7 +166,7 @@ _COLUMNS = "{" + "|".join(str(n) for n in range(8, 257, 8)) + "}"
 TENSOR_FORMS: tuple[Form, ...] = (
     Form("wgmma.fence.sync.aligned", fixed("px::wgmma_fence();"), "tensor"),
     Form("wgmma.commit_group.sync.aligned", fixed("px::wgmma_commit();"), "tensor"),
-    Form("wgmma.wait_group.sync.aligned", _wait("wgmma_wait"), "tensor"),
+    call("wgmma.wait_group.sync.aligned", "b32", "wgmma_wait", "tensor"),
     *(
         Form(f"wgmma.mma_async.sync.aligned.m64n{_COLUMNS}k{depth}.{{{sums}}}.{{{types}}}"
              f".{{{types}}}", _wgmma, "products")
@@ -232,10 +175,13 @@ TENSOR_FORMS: tuple[Form, ...] = (
             ("8", "f32", "tf32"), ("32", "s32", "s8|u8"),
         )
     ),
-    Form(f"tcgen05.alloc{_GROUP}.sync.aligned{{.shared::cta|}}.b32", _allocate, "tensor"),
-    Form(f"tcgen05.dealloc{_GROUP}.sync.aligned.b32", _free, "tensor"),
-    Form(f"tcgen05.relinquish_alloc_permit{_GROUP}.sync.aligned", _relinquish, "tensor"),
-    Form(f"tcgen05.cp{_GROUP}.32x128b.warpx4", _copy_scales, "tensor"),
+    call(f"tcgen05.alloc{_GROUP}.sync.aligned{{.shared::cta|}}.b32", "barrier:$1 b32",
+         "tcgen05_alloc($0u, {0}, {1})", "tensor"),
+    call(f"tcgen05.dealloc{_GROUP}.sync.aligned.b32", "b32 b32", "tcgen05_dealloc($0u, {0}, {1})",
+         "tensor"),
+    call(f"tcgen05.relinquish_alloc_permit{_GROUP}.sync.aligned", "", "tcgen05_relinquish($0u)",
+         "tensor"),
+    call(f"tcgen05.cp{_GROUP}.32x128b.warpx4", "shared b64", "tcgen05_cp($0u, {0}, {1})", "tensor"),
     Form(f"tcgen05.commit{_GROUP}.mbarrier::arrive::one{{.shared::cluster|}}"
          "{.multicast::cluster|}.b64", _commit, "tensor"),
     *(
@@ -258,10 +204,12 @@ TENSOR_FORMS: tuple[Form, ...] = (
          f"{{.scale_vec::4X|.block16|.scale_vec::2X|.block32}}{_COLLECTOR}", _fp4_mma, "tensor"),
     Form(f"tcgen05.mma{_GROUP}.kind::mxf4.block_scale{{.scale_vec::2X|.block32|}}{_COLLECTOR}",
          _fp4_mma, "pairs"),
-    Form("clusterlaunchcontrol.try_cancel.async{.shared::cta|}.mbarrier::complete_tx::bytes"
-         "{.multicast::cluster::all|}.b128", _try_cancel, "tensor"),
-    Form("clusterlaunchcontrol.query_cancel.is_canceled.pred.b128", _is_canceled, "tensor"),
-    Form("clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128", _first_cta, "tensor"),
-    Form("clusterlaunchcontrol.query_cancel.get_first_ctaid::{x|y|z}.b32.b128", _first_of,
+    call("clusterlaunchcontrol.try_cancel.async{.shared::cta|}.mbarrier::complete_tx::bytes"
+         "{.multicast::cluster::all|}.b128", "shared shared", "try_cancel({0}, {1}, $?1)",
          "tensor"),
+    call("clusterlaunchcontrol.query_cancel.is_canceled.pred.b128", "b128", "is_canceled", "tensor",
+         result="pred"),
+    Form("clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128", _first_cta, "tensor"),
+    call("clusterlaunchcontrol.query_cancel.get_first_ctaid::{x|y|z}.b32.b128", "b128",
+         "first_ctaid({0}).$0", "tensor", result="b32"),
 )  # fmt: skip

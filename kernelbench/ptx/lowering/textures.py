@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kernelbench.ptx.errors import StatementError
 from kernelbench.ptx.lowering.forms import Form
+from kernelbench.ptx.lowering.writer import Writer
 from kernelbench.ptx.parser.model import SIZES, Address, Operand, Vector
-
-if TYPE_CHECKING:
-    from kernelbench.ptx.lowering.writer import Writer
 
 _GEOMETRY = "{1d|2d|3d|a1d|a2d|cube|acube}"
 _SURFACE = "{1d|2d|3d|a1d|a2d}{.v2|.v4|}.{b8|b16|b32|b64}.{trap|clamp|zero}"

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kernelbench.ptx.errors import StatementError
 from kernelbench.ptx.lowering.control import fixed
-from kernelbench.ptx.lowering.forms import Form, scope_of
-from kernelbench.ptx.parser.model import Pair
-
-if TYPE_CHECKING:
-    from kernelbench.ptx.lowering.writer import Writer
-    from kernelbench.ptx.parser.model import Operand
+from kernelbench.ptx.lowering.forms import Form, call
+from kernelbench.ptx.lowering.writer import Writer
+from kernelbench.ptx.parser.model import Operand, Pair
 
 
 def _shuffle(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -28,31 +24,6 @@ def _shuffle(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand])
         writer.assign(p, "pred", f"{name}.in_range"),
         "}",
     ))  # fmt: skip
-
-
-def _vote(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    writer.expect(operands, 3)
-    predicate, members = writer.predicate(operands[1]), writer.value(operands[2], 4)
-    kind = "b32" if chosen[0].startswith("ballot") else "pred"
-    name = chosen[0].partition(".")[0]
-    return writer.assign(operands[0], kind, f"px::vote_{name}({predicate}, {members})")
-
-
-def _reduce(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    writer.expect(operands, 3)
-    operation, kind = chosen
-    value, members = writer.typed(operands[1], kind), writer.value(operands[2], 4)
-    return writer.assign(operands[0], kind, f"px::redux_{operation}({value}, {members})")
-
-
-def _reduce_real(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    """``redux.sync.op{.abs}{.NaN}.f32``."""
-    writer.expect(operands, 3)
-    operation, absolute, nan, _ = chosen
-    value, members = writer.typed(operands[1], "f32"), writer.value(operands[2], 4)
-    value = f"std::fabs({value})" if absolute else value
-    call = f"px::redux_{operation}_real({value}, {members}, {'true' if nan else 'false'})"
-    return writer.assign(operands[0], "f32", call)
 
 
 def _elect(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
@@ -94,34 +65,6 @@ def _barrier_reduction(writer: Writer, chosen: Sequence[str], operands: Sequence
     return writer.assign(operands[0], kind, f"px::bar_red_{operation}({', '.join(given)})")
 
 
-def _warp_barrier(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    writer.expect(operands, 1)
-    return f"px::bar_warp_sync({writer.value(operands[0], 4)});"
-
-
-def _sync(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    """``bar.sync a{, b}``."""
-    writer.expect(operands, 1, 2)
-    return f"px::bar_sync({', '.join(writer.value(each, 4) for each in operands)});"
-
-
-def _arrive(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    writer.expect(operands, 2)
-    barrier, threads = (writer.value(each, 4) for each in operands)
-    return f"px::bar_arrive({barrier}, {threads});"
-
-
-def _cluster_arrive(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    writer.expect(operands, 0)
-    return f"px::cluster_arrive({'false' if chosen[0] == 'relaxed' else 'true'});"
-
-
-def _fence(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    """``fence``, ``membar``: sequential consistency is taken as acquire and release."""
-    writer.expect(operands, 0)
-    return f"px::fence({scope_of(chosen[-1])});"
-
-
 def _proxy_fence(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
     writer.expect(operands, 0)
     shared = "false" if chosen[0] == "global" else "true"
@@ -129,30 +72,31 @@ def _proxy_fence(writer: Writer, chosen: Sequence[str], operands: Sequence[Opera
     return f"px::fence_proxy_async({shared}, {everywhere});"
 
 
-def _acquire_map(writer: Writer, chosen: Sequence[str], operands: Sequence[Operand]) -> str:
-    writer.expect(operands, 2)
-    return f"px::fence_tensormap_acquire({writer.generic(operands[0])});"
-
-
 WARP_FORMS: tuple[Form, ...] = (
     Form("shfl.sync.{up|down|bfly|idx}.b32", _shuffle, "warps"),
-    Form("vote.sync.{any.pred|all.pred|uni.pred|ballot.b32}", _vote, "warps"),
-    Form("redux.sync.{add|min|max}.{u32|s32}", _reduce, "warps"),
-    Form("redux.sync.{and|or|xor}.{b32}", _reduce, "warps"),
-    Form("redux.sync.{min|max}{.abs|}{.NaN|}.{f32}", _reduce_real, "warps"),
+    call("vote.sync.{any|all|uni}.pred", "pred b32", "vote_$0", "warps", result="pred"),
+    call("vote.sync.ballot.b32", "pred b32", "vote_ballot", "warps", result="b32"),
+    call("redux.sync.{add|min|max}.{u32|s32}", "$1 b32", "redux_$0", "warps", result="$1"),
+    call("redux.sync.{and|or|xor}.b32", "b32 b32", "redux_$0", "warps", result="b32"),
+    call("redux.sync.{min|max}{.NaN|}.f32", "f32 b32", "redux_$0_real({0}, {1}, $?1)", "warps",
+         result="f32"),
+    call("redux.sync.{min|max}.abs{.NaN|}.f32", "f32 b32",
+         "redux_$0_real(std::fabs({0}), {1}, $?1)", "warps", result="f32"),
     Form("match.{any|all}.sync.{b32|b64}", _match, "warps"),
     Form("{bar|barrier}{.cta|}.red{.aligned|}.{popc.u32|and.pred|or.pred}", _barrier_reduction,
          "sync"),
     Form("elect.sync", _elect, "warps"),
-    Form("bar.warp.sync", _warp_barrier, "warps"),
-    Form("{bar|barrier}{.cta|}.sync{.aligned|}", _sync, "sync"),
-    Form("{bar|barrier}{.cta|}.arrive{.aligned|}", _arrive, "sync"),
-    Form("barrier.cluster.arrive{.release|.relaxed|}{.aligned|}", _cluster_arrive, "sync"),
+    call("bar.warp.sync", "b32", "bar_warp_sync", "warps"),
+    call("{bar|barrier}{.cta|}.sync{.aligned|}", "b32 b32?", "bar_sync", "sync"),
+    call("{bar|barrier}{.cta|}.arrive{.aligned|}", "b32 b32", "bar_arrive", "sync"),
+    Form("barrier.cluster.arrive{.release|}{.aligned|}", fixed("px::cluster_arrive(true);"),
+         "sync"),
+    Form("barrier.cluster.arrive.relaxed{.aligned|}", fixed("px::cluster_arrive(false);"), "sync"),
     Form("barrier.cluster.wait{.acquire|}{.aligned|}", fixed("px::cluster_wait();"), "sync"),
-    Form("fence{.acq_rel|.sc|}.{cta|cluster|gpu|sys}", _fence, "memory"),
-    # One half of it is taken for both.
-    Form("fence.{acquire|release}.{cta|cluster|gpu|sys}", _fence, "memory"),
-    Form("membar.{cta|gl|sys}", _fence, "memory"),
+    # Sequential consistency is taken as acquire and release, one half of these for both.
+    call("fence{.acq_rel|.sc|.acquire|.release|}.{cta|cluster|gpu|sys}", "", "fence($@1)",
+         "memory"),
+    call("membar.{cta|gl|sys}", "", "fence($@0)", "memory"),
     Form("fence.mbarrier_init.release.cluster", fixed("px::fence_mbarrier_init();"), "sync"),
     Form("fence.proxy.async{.shared::cta|.shared::cluster|.global|}", _proxy_fence, "bulk"),
     # Without its acquire, too: kernels have the release alone.
@@ -162,5 +106,6 @@ WARP_FORMS: tuple[Form, ...] = (
          fixed("px::fence(px::Scope::kCluster);"), "order"),
     Form("fence.proxy.tensormap::generic.release.{cta|cluster|gpu|sys}",
          fixed("px::fence_tensormap_release();"), "order"),
-    Form("fence.proxy.tensormap::generic.acquire.{cta|cluster|gpu|sys}", _acquire_map, "bulk"),
+    call("fence.proxy.tensormap::generic.acquire.{cta|cluster|gpu|sys}", "generic -",
+         "fence_tensormap_acquire", "bulk"),
 )  # fmt: skip

@@ -7,16 +7,14 @@ how it is here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kernelbench.ptx.errors import StatementError
 from kernelbench.ptx.lowering.forms import Form
 from kernelbench.ptx.lowering.matrices import BITS, filled
 from kernelbench.ptx.lowering.tensor import collected
-
-if TYPE_CHECKING:
-    from kernelbench.ptx.lowering.writer import Writer
-    from kernelbench.ptx.parser.model import Operand
+from kernelbench.ptx.lowering.writer import Writer
+from kernelbench.ptx.parser.model import Operand
 
 _SUMS = {"f16": 16, "f32": 32, "s32": 32, "f64": 64}
 

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelbench.base.demangle import short_name
 from kernelbench.base.errors import KernelbenchError, RecordError
-from kernelbench.base.json_file import read_json
+from kernelbench.base.json_file import read_each, read_json
 from kernelbench.base.version import __version__
 from kernelbench.checks.report import LastCheck, last_checks
 from kernelbench.inspection.code_lock import read_lock
@@ -152,22 +153,11 @@ def _kernels(source: _Source) -> dict[str, tuple[KernelPage, ...]]:
     found: dict[str, tuple[KernelPage, ...]] = {}
     for key, entry in locked.items():
         pages = tuple(
-            KernelPage(_plain(name), key.arch, key.nvcc, kernel.registers, kernel.bytes)
+            KernelPage(short_name(name), key.arch, key.nvcc, kernel.registers, kernel.bytes)
             for name, kernel in entry.kernels.items()
         )
         found[key.step] = found.get(key.step, ()) + pages
     return found
-
-
-def _plain(symbol: str) -> str:
-    """``multiply_groups`` of ``_ZN2kb4step4gemm15multiply_groupsENS1_9ArgumentsE``."""
-    rest, parts = symbol.removeprefix("_ZN"), []
-    while rest[:1].isdigit():
-        digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
-        end = len(digits) + int(digits)
-        parts.append(rest[len(digits) : end])
-        rest = rest[end:]
-    return parts[-1] if parts else symbol
 
 
 def _totals(source: _Source, comparisons: Sequence[ComparisonPage]) -> Totals:
@@ -185,23 +175,19 @@ def _totals(source: _Source, comparisons: Sequence[ComparisonPage]) -> Totals:
 
 
 def _calibrations(source: _Source) -> tuple[CalibrationPage, ...]:
-    pages = []
-    for path in sorted(source.folder.glob("*/calibration/*.json"), key=lambda file: file.name):
-        try:
-            record = calibration_record.read_calibration(path)
-        except RecordError as error:
-            source.notes.append(str(error))
-            continue
-        pages.append(
-            CalibrationPage(
-                record=record,
-                evidence=record.evidence,
-                findings=tuple(record.findings()),
-                gaps=tuple(record.gaps()),
-                p_values=distribution(record.false_positives.p_values, 0.0, 1.0),
-            )
+    paths = sorted(source.folder.glob("*/calibration/*.json"), key=lambda file: file.name)
+    records, broken = read_each(paths, calibration_record.read_calibration)
+    source.notes.extend(broken)
+    return tuple(
+        CalibrationPage(
+            record=record,
+            evidence=record.evidence,
+            findings=tuple(record.findings()),
+            gaps=tuple(record.gaps()),
+            p_values=distribution(record.false_positives.p_values, 0.0, 1.0),
         )
-    return tuple(pages)
+        for record in records
+    )
 
 
 def _check(step: str, last: LastCheck) -> CheckPage:

@@ -15,7 +15,7 @@ def source_name(name: str) -> str:
     """
     if of_cute_dsl := _OF_CUTE_DSL.match(name):
         return of_cute_dsl[1]
-    whole = _demangled(name)
+    whole = cxx_name(name)
     if not whole:
         return short_name(name)
     short = _without_types(whole)
@@ -29,7 +29,7 @@ def short_name(mangled: str) -> str:
     ``_ZZ4mainENKUliE_clEi``; other names as they are.
     """
     if _LAMBDA.match(mangled):
-        return _lambda_name(_demangled(mangled)) or mangled
+        return _lambda_name(cxx_name(mangled)) or mangled
     if (static := _STATIC.search(mangled)) is not None:
         return static[2][: int(static[1])]
     if not mangled.startswith("_Z"):
@@ -65,7 +65,7 @@ def _library() -> ctypes.CDLL | None:
     return library
 
 
-def _demangled(name: str) -> str:
+def cxx_name(name: str) -> str:
     """What the library says of a C++ name; nothing of what it does not know, as some of nvcc's."""
     library = _library() if name.startswith("_Z") else None
     if library is None:
