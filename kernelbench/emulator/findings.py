@@ -171,6 +171,8 @@ class EmulatorReport:
         formal: Identities of findings that are none on any GPU; see :meth:`Symbols.formal`.
         memory: What kernels have of shared and tensor memory.
         triggered: Whether all CTAs of a hang have let dependents begin.
+        ctas_at_words: How many CTAs of a hang wait for a value in global memory; ``waits`` has some
+            of them where they are many.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -184,6 +186,7 @@ class EmulatorReport:
     formal: tuple[str, ...] = ()
     memory: tuple[MemoryMap, ...] = ()
     triggered: bool = False
+    ctas_at_words: int = 0
 
     @property
     def faults(self) -> tuple[Finding, ...]:
@@ -222,6 +225,7 @@ def resolve_report(raw: Mapping[str, Any], symbols: Symbols) -> EmulatorReport:
         symbols.formal(raw),
         memory_maps(raw, symbols),
         all(each.get("triggered") for each in raw.get("waits", [])),
+        int(raw.get("ctas_at_words", 0)),
     )
     return report.explaining() if have_causes(report.faults) else report
 

@@ -21,7 +21,7 @@ from kernelbench.emulator.assumptions import (
     INTERLEAVED,
     TOGETHER,
 )
-from kernelbench.emulator.findings import EmulatorReport, resolve_report, resource_name
+from kernelbench.emulator.findings import EmulatorReport, resolve_report
 from kernelbench.emulator.runtime import Runtime, runtime
 from kernelbench.emulator.settings import DEFAULT_EMULATION, Emulation
 from kernelbench.machine.occupancy import CtaNeeds
@@ -581,8 +581,7 @@ class _Schedules:
     @property
     def ctas_at_words(self) -> int:
         """How many CTAs do."""
-        word = resource_name("global")
-        return len({each.cta for each in self.last.waits if each.what == word})
+        return self.last.ctas_at_words
 
     def with_room(self, ctas: int) -> _Schedules:
         """The same launch where so many CTAs may start beside each other, one that is waited for

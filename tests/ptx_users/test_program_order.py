@@ -221,6 +221,41 @@ def test_a_consumer_that_fills_the_gpu(checked: Checked) -> None:
     assert "its CTAs fill the GPU, so that work on other streams cannot begin" in outcome.out
 
 
+_POLLS = """
+__global__ void produce(unsigned* flag) {
+  asm volatile("st.release.gpu.global.u32 [%0], 1;" :: "l"(flag) : "memory");
+}
+__global__ void consume(const unsigned* flag) {
+  unsigned there = 0;
+  while (threadIdx.x == 0 && there == 0) {
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(there) : "l"(flag) : "memory");
+  }
+}
+int main() {
+  unsigned* flag;
+  cudaMalloc(&flag, 4);
+  cudaMemset(flag, 0, 4);
+  cudaDeviceSynchronize();
+  cudaStream_t first, second;
+  cudaStreamCreateWithFlags(&first, cudaStreamNonBlocking);
+  cudaStreamCreateWithFlags(&second, cudaStreamNonBlocking);
+  consume<<<600, 32, 0, second>>>(flag);
+  produce<<<1, 1, 0, first>>>(flag);
+  return cudaStreamSynchronize(second) || cudaDeviceSynchronize();
+}
+"""
+
+
+@pytest.mark.parametrize(("sms", "fills"), [(18, True), (20, False)])  # 32 CTAs on each
+def test_more_ctas_poll_than_a_hang_lists(
+    bench: Callable[..., Outcome], tmp_path: Path, sms: int, fills: bool
+) -> None:
+    (tmp_path / "polls.cu").write_text(_POLLS)
+    outcome = bench("check", "polls.cu", "--schedules", 1, "--sms", sms, cwd=tmp_path)
+    assert outcome.code == (3 if fills else 0), outcome.out
+    assert fills == ("its CTAs fill the GPU" in outcome.out), outcome.out
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     "room", [("kMany = 160", "kMany = 131"), ("kNarrow = 64", "kNarrow = 16"), ("", "")]

@@ -52,6 +52,7 @@ struct Collected {
   std::vector<Found> causes;
   std::vector<Found> notes;  // of a program: what may explain that it fails
   std::vector<WaitRecord> waits;
+  uint64_t ctas_at_words = 0;  // that wait for a value in global memory, of all
   std::vector<MemoryRecord> memory;
   uint64_t dropped = 0;  // findings beyond Options::max_findings
 };

@@ -157,7 +157,14 @@ std::string launch_error() {
 // Those beyond 512 are not read.
 void note_waits(const std::vector<WaitRecord>& found) {
   const std::lock_guard lock(guard);
+  const CtaIndex* last = nullptr;
   for (const WaitRecord& each : found) {
+    if (each.wait.kind == Wait::Kind::kGlobal) {
+      const CtaIndex& cta = each.cta;
+      const bool same = last != nullptr && last->x == cta.x && last->y == cta.y && last->z == cta.z;
+      collected.ctas_at_words += !same;
+      last = &cta;
+    }
     if (collected.waits.size() < 512) collected.waits.push_back(each);
   }
 }

@@ -206,7 +206,7 @@ std::string collected_json(const Collected& collected) {
     if (i > 0) out += ",";
     put_wait(out, collected.waits[i]);
   }
-  out += "],\"memory\":[";
+  out += "],\"ctas_at_words\":" + std::to_string(collected.ctas_at_words) + ",\"memory\":[";
   for (const MemoryRecord& each : collected.memory) {
     if (out.back() != '[') out += ',';
     out += "{\"pc\":";
