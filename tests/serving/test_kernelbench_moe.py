@@ -764,6 +764,7 @@ def test_the_wheel_has_the_steps_and_the_entry_points(tmp_path: Path) -> None:
         entries = archive.read("kernelbench_moe-0.1.0.dist-info/entry_points.txt").decode()
         text = archive.read("kernelbench_moe/steps/l25.py").decode()
     assert {"kernelbench_moe/steps/l00.py", "kernelbench_moe/steps/__init__.py"} < set(names)
+    assert "kernelbench_moe/launcher.cpp" in names
     assert "def custom_kernel(data):" in text
     assert "[vllm.general_plugins]\nkernelbench_moe = kernelbench_moe.vllm_plugin:regis" in entries
     assert "[sglang.srt.plugins]\nkernelbench_moe = kernelbench_moe.sglang_plugin:regis" in entries
