@@ -4,6 +4,8 @@ the op."""
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import importlib
 import logging
 import re
@@ -28,6 +30,7 @@ from kernelbench.build import compiler
 from kernelbench.emulator.settings import Emulation
 from kernelbench.executors.emulated import EMULATOR
 from kernelbench.executors.targets import Target
+from kernelbench.lineages import standalone
 from kernelbench.machine import devices
 from kernelbench.problems.moe_layer import PROBLEM, LayerData, LayerShape, abi
 from kernelbench.problems.moe_layer.reference import judge_layer
@@ -284,6 +287,95 @@ def test_on_a_gpu_a_step_gets_the_call_that_its_custom_kernel_would_make(
     data = draw(SHAPE)
     op._launch(data.output, operands(data))
     assert made == [bytes(abi.make_layer_call(data, torch.device("cpu"), 0x10))]
+
+
+STUB = """
+#include <stddef.h>
+#include <string.h>
+unsigned char seen[256]; int calls, status;
+int kb_run(const void* call, char* message, size_t bytes) {
+  memcpy(seen, call, 96); calls++; strncpy(message, "no room", bytes); return status;
+}
+int reader(int device, void** stream) { *stream = (void*)0x10; return 0; }
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not all(map(shutil.which, ("nvcc", "g++"))), reason="no nvcc, or no g++")
+def test_calls_like_one_that_was_looked_at_are_launched_from_cpp(
+    moe: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    op = importlib.import_module("kernelbench_moe.op")
+    (tmp_path / "stub.c").write_text(STUB)
+    built = ["g++", "-xc", "-shared", "-fPIC", "stub.c", "-o", "stub.so"]
+    subprocess.run(built, cwd=tmp_path, check=True)
+    stub = ctypes.CDLL(str(tmp_path / "stub.so"))
+    step = SimpleNamespace(
+        _entry=SimpleNamespace(_library=stub), build_standalone=standalone.build_standalone
+    )
+    monkeypatch.setattr(op, "_module", lambda name: step)
+    monkeypatch.setattr(op, "_admitted", set())
+    monkeypatch.setattr(op, "_stream_reader", lambda: ctypes.cast(stub.reader, ctypes.c_void_p))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    test = torch.library.Library("kernelbench_moe_test", "DEF")
+    asked: list[Any] = []
+    for name in ("moe_layer", "moe_layer_by_python"):
+        test.define(f"{name}{op._OPERANDS}")
+    test.impl("moe_layer_by_python", lambda *tensors: asked.append(tensors), "CPU")
+    launcher = op.load_launcher("", "-DKBM_KEY=CPU", "-DKBM_LIBRARY=kernelbench_moe_test")
+    assert launcher is not None
+    monkeypatch.setattr(op, "load_launcher", lambda name: launcher)
+    call = torch.ops.kernelbench_moe_test.moe_layer
+    [name] = (row.step for row in op.TABLE)
+
+    def counts() -> tuple[int, int]:
+        return ctypes.c_int.in_dll(stub, "calls").value, len(asked)
+
+    data = draw(SHAPE)
+    call(data.output, *operands(data))
+    assert counts() == (0, 1)  # nobody admitted it
+    op._admit(name, 0x10, operands(data))
+    call(data.output, *operands(data))
+    assert counts() == (1, 1)
+    expected = bytes(abi.make_layer_call(data, torch.device("cpu"), 0x10))
+    assert bytes((ctypes.c_ubyte * 96).in_dll(stub, "seen")) == expected
+    fewer = draw(replace(SHAPE, m=1))
+    call(torch.zeros_like(fewer.output, dtype=torch.bfloat16), *operands(fewer))
+    assert counts() == (2, 1)
+    hidden, w13, w13_scales, w2, w2_scales, ids, weights = operands(data)
+    others = [
+        (data.output, hidden.float(), w13, w13_scales, w2, w2_scales, ids, weights),
+        (data.output, hidden, w13[:-1], w13_scales, w2, w2_scales, ids, weights),
+        (data.output.half(), hidden, w13, w13_scales, w2, w2_scales, ids, weights),
+        (data.output, hidden, w13, w13_scales, w2, w2_scales, ids.t().contiguous().t(), weights),
+        (data.output, hidden, w13, w13_scales, w2, w2_scales, ids[:, :1], weights[:, :1]),
+        (data.output[:0], hidden[:0], w13, w13_scales, w2, w2_scales, ids[:0], weights[:0]),
+        (data.output, hidden[0], w13, w13_scales, w2, w2_scales, ids, weights),
+    ]
+    for number, tensors in enumerate(others, 2):
+        call(*tensors)
+        assert counts() == (2, number)
+    ctypes.c_int.in_dll(stub, "status").value = 2
+    with pytest.raises(RuntimeError, match="moe_layer: no room"):
+        call(data.output, *operands(data))
+
+
+def test_without_a_compiler_python_launches(
+    moe: ModuleType, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    op = importlib.import_module("kernelbench_moe.op")
+
+    def refuse(*_: Any) -> Path:
+        raise RuntimeError("no nvcc")
+
+    step = SimpleNamespace(build_standalone=refuse)
+    monkeypatch.setattr(op, "_module", lambda name: step)
+    monkeypatch.setattr(op, "load_launcher", functools.cache(op.load_launcher.__wrapped__))
+    monkeypatch.setattr(op, "_admitted", set())
+    [name] = (row.step for row in op.TABLE)
+    op._admit(name, 1, operands(draw()))
+    assert "launched from Python: no nvcc" in caplog.text
+    assert len(op._admitted) == 1
 
 
 @pytest.fixture(scope="module")
@@ -672,6 +764,7 @@ def test_the_wheel_has_the_steps_and_the_entry_points(tmp_path: Path) -> None:
         entries = archive.read("kernelbench_moe-0.1.0.dist-info/entry_points.txt").decode()
         text = archive.read("kernelbench_moe/steps/l25.py").decode()
     assert {"kernelbench_moe/steps/l00.py", "kernelbench_moe/steps/__init__.py"} < set(names)
+    assert "kernelbench_moe/launcher.cpp" in names
     assert "def custom_kernel(data):" in text
     assert "[vllm.general_plugins]\nkernelbench_moe = kernelbench_moe.vllm_plugin:regis" in entries
     assert "[sglang.srt.plugins]\nkernelbench_moe = kernelbench_moe.sglang_plugin:regis" in entries

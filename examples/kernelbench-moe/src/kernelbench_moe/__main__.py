@@ -6,7 +6,7 @@ import importlib.metadata
 import sys
 
 from kernelbench_moe import TABLE, __version__, sglang_plugin, vllm_plugin
-from kernelbench_moe.op import load_step
+from kernelbench_moe.op import load_launcher, load_step
 
 
 def main() -> int:
@@ -16,7 +16,8 @@ def main() -> int:
     for row in TABLE:
         try:
             load_step(row.step)
-            print(f"up to {row.tokens} tokens: {row.step}, compiled")
+            by = "C++" if load_launcher(row.step) else "Python"
+            print(f"up to {row.tokens} tokens: {row.step}, compiled, launched from {by}")
         except RuntimeError as error:
             failed = True
             print(f"up to {row.tokens} tokens: {row.step}: {error}", file=sys.stderr)

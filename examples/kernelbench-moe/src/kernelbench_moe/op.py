@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import importlib
+import logging
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
+from kernelbench_moe.engines import log_once
 from kernelbench_moe.table import BLOCK, CPU_STEP, LIMITS, TABLE, most_tokens, step_for
 
 _ALIGNMENT = 16
@@ -74,10 +79,9 @@ def moe_layer(
         RuntimeError: In one line, if the step cannot be compiled or launched.
     """
     if out is None:
-        out = torch.empty(hidden.shape, dtype=out_dtype, device=hidden.device)
-    torch.ops.kernelbench_moe.moe_layer(
-        out, hidden, w13, w13_scales, w2, w2_scales, topk_ids, topk_weights
-    )
+        dense = torch.contiguous_format
+        out = torch.empty_like(hidden, dtype=out_dtype, memory_format=dense)
+    _OP(out, hidden, w13, w13_scales, w2, w2_scales, topk_ids, topk_weights)
     return out
 
 
@@ -237,7 +241,8 @@ def _on_cuda(out: torch.Tensor, *operands: torch.Tensor) -> None:
 def _launch(out: torch.Tensor, operands: tuple[torch.Tensor, ...]) -> None:
     """On the current device and stream; ``current_stream`` would build an object around it."""
     name, stream = step_for(len(out)), torch._C._cuda_getCurrentRawStream(out.device.index)
-    _reserve(name, stream, operands)
+    if _reserve(name, stream, operands):
+        _admit(name, stream, operands)
     _launched_on.add(out.device)
     module = _module(name)
 
@@ -273,19 +278,22 @@ def _run(
         out.copy_(output)
 
 
-def _reserve(name: str, stream: int, operands: tuple[torch.Tensor, ...]) -> None:
+def _reserve(name: str, stream: int, operands: tuple[torch.Tensor, ...]) -> bool:
     """Compile a step, and make it keep all memory that calls on the stream will need.
 
     By calls without experts. Memory that grew later would be freed below the graphs that use it.
+
+    Returns:
+        Whether it is the stream's own; a stream that is recorded has that of another.
     """
     hidden, w13, w13_scales, w2, w2_scales, ids, _ = operands
     h, topk = hidden.shape[1], ids.shape[1]
     sizes = (name, h, w2.shape[2], topk)
     if (stream, *sizes) in _reserved:
-        return
+        return True
     if torch.cuda.is_current_stream_capturing():
         if any(known[1:] == sizes for known in _reserved):
-            return  # it gets the memory of the stream that was called on last
+            return False  # it gets the memory of the stream that was called on last
         raise RuntimeError(
             f"moe_layer: first call of {name} with H = {h}, I = {sizes[2]}, topk = {topk} while a "
             "CUDA graph is recorded; make one call with as many tokens before"
@@ -303,13 +311,72 @@ def _reserve(name: str, stream: int, operands: tuple[torch.Tensor, ...]) -> None
         )
         step(data)
     _reserved.add((stream, *sizes))
+    return True
+
+
+#: What the launcher was told.
+_admitted: set[tuple[int | str, ...]] = set()
+
+
+def _admit(name: str, stream: int, operands: tuple[torch.Tensor, ...]) -> None:
+    """Let calls like this one be launched from C++, which takes the host less time."""
+    hidden, _, _, w2, _, ids, _ = operands
+    (e, h, i), topk, device = w2.shape, ids.shape[1], hidden.get_device()
+    like = (name, stream, h, i, e, topk)
+    launcher = None if like in _admitted else load_launcher(name)
+    if launcher is not None:
+        last = min(most_tokens(name), LIMITS[name].routes // topk)
+        before = (row.tokens for row in TABLE if row.tokens < most_tokens(name))
+        first = max(before, default=0) + 1
+        run = ctypes.cast(_module(name)._entry._library.kb_run, ctypes.c_void_p)
+        launcher.kbm_admit(first, last, h, i, e, topk, device, stream, run, _stream_reader())
+    _admitted.add(like)
+
+
+@functools.cache
+def load_launcher(name: str, *flags: str) -> ctypes.CDLL | None:
+    """``launcher.cpp``, which then has the op's CUDA tensors; built by what builds the step.
+
+    None, and a line in the log, where it cannot be: Python launches the steps then.
+    """
+    folder = Path(torch.__file__).parent
+    # Its version is a part of what the compiled file is found by.
+    version = re.sub(r"\W", "_", torch.__version__)
+    try:
+        library = _module(name).build_standalone(
+            "kernelbench_moe",
+            {"launcher.cpp": Path(__file__).with_name("launcher.cpp").read_text("utf-8")},
+            ["-std=c++20", "-O2", "--cudart", "none", f"-DKBM_TORCH_{version}", *flags, "-isystem",
+             str(folder / "include"), f"-L{folder / 'lib'}", "-lc10", "-ltorch_cpu"],
+        )  # fmt: skip
+        loaded = ctypes.CDLL(str(library))
+    except (OSError, RuntimeError) as error:
+        log_once(logging.WARNING, f"kernelbench-moe: launched from Python: {error}")
+        return None
+    number, address = ctypes.c_int64, ctypes.c_void_p
+    loaded.kbm_admit.argtypes = [*(number,) * 7, *(address,) * 3]
+    loaded.kbm_admit.restype = None
+    return loaded
+
+
+@functools.cache
+def _stream_reader() -> ctypes.c_void_p:
+    """The C function of torch that reads a device's current stream."""
+    library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cuda.so"))
+    return ctypes.cast(library.aoti_torch_get_current_cuda_stream, ctypes.c_void_p)
 
 
 _LIBRARY = torch.library.Library("kernelbench_moe", "DEF")
-_LIBRARY.define(
-    "moe_layer(Tensor(a!) out, Tensor hidden, Tensor w13, Tensor w13_scales, Tensor w2, "
+_OPERANDS = (
+    "(Tensor(a!) out, Tensor hidden, Tensor w13, Tensor w13_scales, Tensor w2, "
     "Tensor w2_scales, Tensor topk_ids, Tensor topk_weights) -> ()"
 )
+_LIBRARY.define(f"moe_layer{_OPERANDS}")
+_LIBRARY.define(f"moe_layer_by_python{_OPERANDS}")
 _LIBRARY.impl("moe_layer", _on_cpu, "CPU")
-_LIBRARY.impl("moe_layer", _on_cuda, "CUDA")
+# Until the launcher has the key CUDA.
+_LIBRARY.impl("moe_layer", _on_cuda, "CompositeExplicitAutograd")
+_LIBRARY.impl("moe_layer_by_python", _on_cuda, "CompositeExplicitAutograd")
 torch.library.register_fake("kernelbench_moe::moe_layer", lambda out, *operands: None)
+#: Without the search for an overload that ``torch.ops.kernelbench_moe.moe_layer`` makes.
+_OP = torch.ops.kernelbench_moe.moe_layer.default
