@@ -44,6 +44,8 @@ _BETWEEN_OPERATIONS = ("nothing orders the two", "nothing orders the two streams
                        _NARROW)  # fmt: skip
 _TOO_NARROW = "the scope of an atomic does not reach the other"
 _OF_REGISTERS = "waits for registers of its CTA"
+_OF_TENSOR_MEMORY = "tensor memory that tcgen05.ld may still read"
+_BETWEEN = "a launch between them"
 _BEFORE_WAIT = "before griddepcontrol.wait (cudaGridDependencySynchronize)"
 #: How the runtime begins an arrival that may belong to the phase that another has completed.
 _SECOND_ARRIVAL = "the count is "
@@ -197,6 +199,8 @@ def _help(finding: Finding) -> str:
         "them": is_between_operations(finding),
         "call cudaGridDependencySynchronize (gdc_wait in Triton) before {here}: until then the "
         "kernel overlaps the grids ahead": text.endswith(_BEFORE_WAIT),
+        "call cudaGridDependencySynchronize (gdc_wait in Triton) in that launch, too, even if it "
+        "needs no data: who waits for it waits for what it has waited for": _BETWEEN in text,
         "give {both} a scope that has both threads: atomicAdd in place of atomicAdd_block, "
         "cuda::thread_scope_device, or .gpu in PTX": text.endswith(_TOO_NARROW),
         "make {both} atomic, or order the two CTAs: __threadfence() between the write and the "
@@ -211,6 +215,8 @@ def _help(finding: Finding) -> str:
         and " past the end of " not in text,
         "put wgmma.fence before the first wgmma.mma_async, and wherever registers that it takes "
         "have been written since": text.endswith("without wgmma.fence before it"),
+        "wait for {other} (tcgen05.wait::ld) before the arrival that lets {here} write, and for "
+        "that arrival before {here}": finding.kind == "overwrite" and _OF_TENSOR_MEMORY in text,
         "keep the CTA until the others have done with its shared memory: cluster.sync() between "
         "{here} and the end of the kernel": finding.kind == "exit" and " exited" in text,
         "have the other warpgroups give up registers first (setmaxnreg.dec), or ask for no more "
@@ -334,7 +340,7 @@ def _chain(waits: Sequence[Waiting], width: int) -> Iterator[Line]:
         if len(own) > _SHOWN_WAITS:
             yield "note", f"{_INDENT}  … and {len(own) - _SHOWN_WAITS} more"
     if more := count - min(len(ctas), _SHOWN_CTAS):
-        same = " that wait likewise" if len(ctas) <= _SHOWN_CTAS else ""
+        same = f" that wait{'s' * (more == 1)} likewise" if len(ctas) <= _SHOWN_CTAS else ""
         yield "note", f"{_INDENT}… and {more} more CTA{'s' if more > 1 else ''}{same}"
 
 

@@ -17,7 +17,8 @@ from kernelbench.checks.file_kinds import is_file_to_check
 from kernelbench.checks.files import FileAsked, answer_to
 from kernelbench.checks.rows import CheckRequest, FileOptions
 from kernelbench.emulator.assumptions import HOST_IN_TURN
-from kernelbench.emulator.findings import Finding
+from kernelbench.emulator.diagnostics import cause_of
+from kernelbench.emulator.findings import Access, Finding
 from kernelbench.machine.toolchain import emulator_compiler
 from kernelbench.ptx.hosts.checked_launches import CheckedLaunches
 from kernelbench.ptx.hosts.leftovers import Leftovers
@@ -253,6 +254,37 @@ def test_a_script_that_fails_is_run_again_with_words_set_back(monkeypatch, helps
     answer, _ = files._answer(files.FileAsked("a.py", 1, 1, 4, 1.0), lambda: None)
     assert answer.end == "wrong"
     assert answer.launches[0].report.findings == ((note,) if helps and not still else ())
+
+
+def _launched(kernel, *kinds):
+    found = tuple(
+        PtxFinding(Finding(kind, "text", Access(), None, "", (0,), 0, 0, -1), "error", (), (), 1)
+        for kind in kinds
+    )
+    return Launched("grid 1", 1, PtxReport(kernel, found, (), 1, 0.0))
+
+
+def test_hangs_come_behind_what_other_launches_have():
+    for kinds, order in (
+        ([("hang",), (), ("alignment",)], "bca"),
+        ([("hang",), (), ()], "abc"),
+        ([("race", "hang"), ("hang",), ()], "acb"),
+    ):
+        launches = CheckedLaunches(1, 1, 4, 1.0)
+        launches.made += [_launched(name, *each) for name, each in zip("abc", kinds, strict=True)]
+        launches.put_hangs_last()
+        assert "".join(each.report.kernel for each in launches.made) == order
+
+
+def test_rounds_of_a_loop_have_one_cause():
+    """Each with an allocation of its own."""
+    text = "a load reads allocation {} of a.cu:12 (argument {}) that kernel k writes"
+    here, there = Access("", "a.cu:5"), Access("", "a.cu:4")
+    one, again, other = (
+        Finding("race", text.format(at, of), here, there, "", (0,), 0, 0, 1, identity=f"race-{at}")
+        for at, of in ((2, 0), (3, 0), (4, 1))
+    )
+    assert cause_of(one, ()) == cause_of(again, ()) != cause_of(other, ())
 
 
 def test_small_tensors_that_launches_leave_changed():

@@ -105,7 +105,7 @@ PDL = {
     "one thread, no barrier": ([("// gather\n  __syncthreads();", "// gather\n")], EARLY),
     "not transitive": (
         [_without("cudaGridDependencySynchronize();  // pass by")],
-        "that griddepcontrol.wait does not wait for: a launch between them never executed",
+        ", a launch between them, never executed griddepcontrol.wait",
     ),
     "read before the wait": (
         [("const float weight = weights[here()]", "const float weight = weights[here()] + in[0]")],

@@ -30,6 +30,10 @@ TEXT = """
   mov.u32 %r1, 3;
   .loc 1 8 1, function_name $produce, inlined_at 1 30 3
   mov.u32 %r2, 4;
+  .loc 1 0 0, function_name $produce, inlined_at 1 30 3
+  mov.u32 %r2, 7;
+  .loc 1 0 3
+  mov.u32 %r2, 8;
   .loc 3 99 1, function_name $load, inlined_at 1 20 3
   mov.u32 %r3, 5;
   .loc 2 8 1, function_name $wait, inlined_at 1 20 3
@@ -68,6 +72,8 @@ class _At(ScriptSymbols):
         ("mov.u32 %r2, 2;", "k.cu:7"),  # one of several lines of its function
         ("mov.u32 %r1, 3;", "k.cu:7"),
         ("mov.u32 %r2, 4;", "k.cu:8"),
+        ("mov.u32 %r2, 7;", "k.cu:30"),  # merged: without a line of its own
+        ("mov.u32 %r2, 8;", "k.cu:30"),
         ("mov.u32 %r3, 5;", "k.cu:20"),  # the toolkit's
         ("mov.u32 %r1, 6;", "wrappers.h:8"),
         ("mbarrier.try_wait.parity.shared::cta.b64 %p0, [%r0], 1;", "k.cu:30"),  # who waits there

@@ -238,6 +238,15 @@ class CheckedLaunches:
         if any(each.finding.text.endswith(_CHANGED) for each in last.report.errors):
             self.made.insert(0, self.made.pop())
 
+    def put_hangs_last(self) -> None:
+        """Have hangs come behind what was found in other launches, which they may wait for."""
+
+        def hangs(each: Launched) -> bool:
+            return {error.finding.kind for error in each.report.errors} == {"hang"}
+
+        if any(each.report.errors and not hangs(each) for each in self.made):
+            self.made.sort(key=hangs)
+
     def explain_failure(self, raw: Mapping[str, Any]) -> None:
         """Have reads of what nothing has written be findings: nothing else tells why it fails.
 

@@ -178,6 +178,7 @@ class CudaProgram:
             made.note_no_kernel()
         if self.launches:
             made.put_inputs_first()
+            made.put_hangs_last()
 
     def _run_main(self, host: CudaHost, main: Any, words: list[bytes]) -> int:
         ordered = host.ordered() if self.check else contextlib.nullcontext()

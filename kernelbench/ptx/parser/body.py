@@ -131,6 +131,9 @@ class _Body:
             elif word == "inlined_at":
                 site = tuple(tokens.integer() for _ in range(3))
                 outer = self._sites.get(site, (Location(site[0], site[1], ""),))
+        if here[1] == 0:  # what a compiler has merged of several lines: near them
+            self._chain = outer or self._chain
+            return
         self._chain = (Location(here[0], here[1], function), *outer)
         self._sites[here] = self._chain
 

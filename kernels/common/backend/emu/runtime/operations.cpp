@@ -109,6 +109,14 @@ bool is_ahead(const StreamOperation& operation, const StreamOperation& other) {
   return each != nullptr;
 }
 
+// The launch between the two that has not waited for the one ahead of it.
+std::string between(const StreamOperation& operation, const StreamOperation& earlier) {
+  const StreamOperation* each = operation.ahead;
+  while (each != nullptr && each != &earlier && each->waits) each = each->ahead;
+  return each != nullptr && each != &earlier ? each->name + ", a launch between them,"
+                                             : "a launch between them";
+}
+
 void report_outside(Finding finding) {
   keep_once(outside_launches.findings, std::move(finding));
 }
@@ -191,8 +199,8 @@ std::string unordered_text(const StreamOperation& operation, const StreamOperati
   }
   if (waited) {
     return " that " + earlier.name + done +
-           ", and that griddepcontrol.wait does not wait for: a launch between them never executed "
-           "griddepcontrol.wait (cudaGridDependencySynchronize)";
+           ", and that griddepcontrol.wait does not wait for: " + between(operation, earlier) +
+           " never executed griddepcontrol.wait (cudaGridDependencySynchronize)";
   }
   return " that " + earlier.name + ", ahead of it in the stream," + done +
          ", before griddepcontrol.wait (cudaGridDependencySynchronize)";
