@@ -28,9 +28,7 @@ BESIDE = "streams-together"
 INTERLEAVED = "kernels-together"
 #: A launch that was stuck where elect.sync elected another lane than the lowest, and made again.
 ELECT_LOWEST = "elect-lowest"
-#: A launch that its stream lets begin before the one ahead of it has ended.
-IN_TURN = "launches-in-turn"
-#: The same of a kernel that waits nowhere.
+#: A launch that its stream lets begin before the one ahead of it has ended, and that never waits.
 NEVER_WAITS = "never-waits"
 #: A launch in the middle of which the host has gone on.
 HOST_IN_TURN = "host-in-turn"
@@ -54,8 +52,6 @@ LAUNCH_ASSUMPTIONS = {
     "CTAs resident, as the GPU has room for both; each hung where it ran alone",
     ELECT_LOWEST: "elect.sync elects the lowest lane of its mask, as GPUs do; it hung, or stopped "
     "by its own check, where it elected another, which PTX allows, and was made again",
-    IN_TURN: "a kernel that may begin before the one ahead of it in its stream has ended "
-    "(programmatic stream serialization) waits for it: here one ends before the next begins",
     NEVER_WAITS: "a kernel that may begin before the one ahead of it in its stream has ended, and "
     "that has no griddepcontrol.wait (cudaGridDependencySynchronize), needs nothing of it (of "
     "programs and scripts this is checked: what it accesses is compared with what that writes)",

@@ -43,6 +43,7 @@ _NARROW = "which does not reach the host"
 _BETWEEN_OPERATIONS = ("nothing orders the two", "nothing orders the two streams", "the host wait",
                        _NARROW)  # fmt: skip
 _TOO_NARROW = "the scope of an atomic does not reach the other"
+_SCOPES = (_TOO_NARROW, "has a scope that does not reach this one")
 _OF_REGISTERS = "waits for registers of its CTA"
 _OF_TENSOR_MEMORY = "tensor memory that tcgen05.ld may still read"
 _BETWEEN = "a launch between them"
@@ -133,6 +134,8 @@ def cause_of(finding: Finding, waits: Sequence[Waiting], beside: Sequence[Findin
 
 def _conflict(finding: Finding) -> object:
     here, there = finding.access.where, finding.other.where if finding.other else ""
+    if finding.text.endswith(_SCOPES) and finding.buffer:
+        return finding.kind, _SCOPES, finding.buffer  # wherever it is accessed
     text = re.sub(r"\ballocation \d+ of ", "allocation of ", finding.text)  # of a loop's rounds
     return (finding.kind, text, here, there) if here and there else finding.identity
 

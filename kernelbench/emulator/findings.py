@@ -288,9 +288,19 @@ def first_cause(waits: Sequence[Waiting]) -> Waiting:
 
 
 def causes_first(findings: Sequence[Finding]) -> list[Finding]:
-    """In time, but a read of nothing comes behind what tells why it came too early."""
+    """In time, but bytes that were not expected come first; a race comes behind an access past the
+    end at its line, and a read of nothing behind what tells why it came too early."""
     telling = {each.buffer for each in findings if each.kind != "unwritten" and each.object}
-    return sorted(findings, key=lambda each: each.kind == "unwritten" and each.buffer in telling)
+    beyond = {each.access.where for each in findings if each.kind == "out-of-bounds"}
+
+    def follows(each: Finding) -> int:
+        if each.kind == "unwritten" and each.buffer in telling:
+            return 2
+        if each.kind == "race" and {each.access.where, each.other and each.other.where} & beyond:
+            return 1
+        return -(each.kind == "transaction-count")
+
+    return sorted(findings, key=follows)
 
 
 def _finding(found: Mapping[str, Any]) -> Finding:

@@ -182,6 +182,21 @@ def test_a_barrier_for_more_threads_than_come_is_the_cause() -> None:
     assert f" waits for {other}" in report_of(running, waits=[short, full]).headline()
 
 
+def test_causes_come_before_what_follows() -> None:
+    def one(kind: str, where: int, **changes: Any) -> dict[str, Any]:
+        return finding(**({"class": kind, "pc": pc(where), "text": kind} | changes))
+
+    late = one("transaction-count", 3)
+    beyond, race = one("out-of-bounds", 4, other_pc=None), one("race", 4)
+    for found, order in (
+        ([one("overwrite", 1), one("early-read", 2), late], ["transaction-count", "overwrite"]),
+        ([race, beyond], ["out-of-bounds", "race"]),
+        ([one("race", 5), beyond], ["race", "out-of-bounds"]),
+    ):
+        report = report_of(*found)
+        assert [each.kind for each in report.findings][:2] == order
+
+
 def test_who_skips_a_phase_is_the_cause() -> None:
     producer = wait(4, object=24, parity=1, phase=1, pending=4, expected=4, lanes=1)
     consumer = wait(0, pc=pc(2), object=8, parity=0, phase=2, pending=1, expected=1)

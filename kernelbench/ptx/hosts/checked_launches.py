@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from kernelbench.base.demangle import short_name, source_name
-from kernelbench.emulator.assumptions import HOST_IN_TURN, IN_TURN
+from kernelbench.emulator.assumptions import HOST_IN_TURN
 from kernelbench.emulator.findings import Finding, resource_name
 from kernelbench.emulator.runtime import runtime
 from kernelbench.emulator.settings import Emulation
@@ -76,6 +76,8 @@ class CheckedLaunches:
     Attributes:
         made: Those that were made, in the order in which they began.
         order_matters: Whether another schedule of one may give another result without a race.
+        oldest_first: Whether work that nothing orders is done in the order in which it was asked
+            for, and not in the opposite one; then no launch is interleaved with another.
         beside_others: The first kernel of those that were launched while other work was pending
             that nothing orders with it.
         stuck: Whether one never ends.
@@ -97,7 +99,9 @@ class CheckedLaunches:
         self._begun: list[tuple[str, int]] = []  # that wait for others: kernel and GPU
         self._beside = LaunchesBeside()
         # Of single schedules every other one, so that its seed tells.
-        self._interleaves = check == gpus == 1 and interleaves(seed) and len(seeds) <= 1
+        alone = check == gpus == 1 and len(seeds) <= 1
+        self._interleaves = alone and interleaves(seed)
+        self.oldest_first = alone and not self._interleaves
         self.beside_others = ""
         self.stuck = False
         self._seeks_another = False
@@ -340,14 +344,8 @@ class CheckedLaunches:
             waits = tuple(replace(each, state=in_words(each.state)) for each in made.report.waits)
             self.made[at] = replace(made, report=replace(made.report, findings=found, waits=waits))
 
-    def make_cuda(
-        self, launch: CudaLaunch, memory: Mapping[str, Any], *, ordered: bool = False
-    ) -> PtxReport:
-        """Make one of CUDA's host code, which may touch ``memory``.
-
-        Args:
-            ordered: Whether the runtime knows what orders it with others.
-        """
+    def make_cuda(self, launch: CudaLaunch, memory: Mapping[str, Any]) -> PtxReport:
+        """Make one of CUDA's host code, which may touch ``memory``."""
         kernel = launch.kernel
         may_interleave = self._may_interleave(launch)
         self._in_turn &= launch.others is not None and not launch.others(0)
@@ -367,10 +365,9 @@ class CheckedLaunches:
                 launch.others(1)
             self._begun.pop()
             self._seeks_another = False
-        assumed = [each for each in launch.assumed if not (ordered and each == IN_TURN)]
         return self.make(
             launch.module, kernel, launch.grid, launch.block, launch.args,
-            form=launch.form, words=launch.words, assumed=assumed, memory=memory,
+            form=launch.form, words=launch.words, assumed=launch.assumed, memory=memory,
             others=launch.others, neighbours=launch.neighbours, **launch.options,
         )  # fmt: skip
 

@@ -269,6 +269,11 @@ class CudaHost:
         """Have the first operations that the program asks for be done before their calls return."""
         self.library.kb_cudart_at_once(ctypes.c_size_t(count))
 
+    def oldest_first(self, first: bool) -> None:
+        """Have work that nothing orders be done in the order in which it was asked for, or in the
+        opposite one."""
+        self.library.kb_cudart_oldest_first(int(first))
+
     def asked(self, at: int) -> tuple[int, str]:
         """How many operations the program has asked for, and which call or kernel the ``at``-th
         was, with its place; empty beyond."""

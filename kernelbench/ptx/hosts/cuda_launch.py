@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from kernelbench.emulator.assumptions import IN_TURN, NEVER_WAITS
+from kernelbench.emulator.assumptions import NEVER_WAITS
 from kernelbench.ptx.launcher import PtxModule
 from kernelbench.ptx.report import PtxReport
 from kernelbench.ptx.residency import Ctas
@@ -57,10 +57,9 @@ class CudaLaunch:
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """What it rests on, as launches run one after another; keys of ``LAUNCH_ASSUMPTIONS``."""
-        if not self.programmatic:
-            return ()
-        return (IN_TURN,) if self.module.waits_for_ahead(self.kernel) else (NEVER_WAITS,)
+        """What it rests on; keys of ``LAUNCH_ASSUMPTIONS``."""
+        waits = not self.programmatic or self.module.waits_for_ahead(self.kernel)
+        return () if waits else (NEVER_WAITS,)
 
     @property
     def options(self) -> dict[str, Any]:

@@ -182,6 +182,7 @@ class CudaProgram:
 
     def _run_main(self, host: CudaHost, main: Any, words: list[bytes]) -> int:
         ordered = host.ordered() if self.check else contextlib.nullcontext()
+        host.oldest_first(self._launches.oldest_first)
         with host.driven_by(self, self._file), ordered:
             return host.run_main(main, words)
 
@@ -225,5 +226,5 @@ class CudaProgram:
         """A launch: of a form not seen before in all schedules, else in one."""
         if self._launches.stuck:
             return FAILED  # as on a GPU, nothing of the program runs after it
-        report = self._launches.make_cuda(launch, memory, ordered=True)
+        report = self._launches.make_cuda(launch, memory)
         return cuda_status(report)

@@ -150,7 +150,7 @@ class ScriptSession(TritonSession):
         ):
             tensors = self._live.storages({}).items()
             named = {launch.named(name, *memory_of(each)): each for name, each in tensors}
-            report = self._launches.make_cuda(launch, {**named, **memory}, ordered=True)
+            report = self._launches.make_cuda(launch, {**named, **memory})
         if not self.check:
             report.require_clean()
         return cuda_status(report)

@@ -26,6 +26,7 @@ Task last_task = 0;
 // What the program has asked for, in order; the first so many are done before their call returns.
 std::vector<Asked> asked_for;
 size_t at_once = 0;
+bool oldest_first = false;  // of what nothing orders
 // What is done now: a kernel that waits for other work has that done meanwhile.
 std::vector<Task> running;
 
@@ -640,16 +641,17 @@ uint32_t condition_within(const uint32_t* value, const Asked& asked, uint32_t& l
 
 namespace {
 
-// One stream after another, the last one first: no program can rely on another order.
+// One stream after another, the last one first or the first one: no program can rely on an order.
 template <typename Of>
 cudaError_t finish_those(const Of& of) {
   KB_ONE_CALL;
   if (refused_in_host_function()) return cudaErrorNotPermitted;
   cudaError_t status = cudaSuccess;
   for (;;) {
+    const auto first = std::find_if(pending.begin(), pending.end(), of);
+    if (first == pending.end()) return status;
     const auto last = std::find_if(pending.rbegin(), pending.rend(), of);
-    if (last == pending.rend()) return status;
-    const cudaError_t ended = kb::cuda::finish(last->first);
+    const cudaError_t ended = kb::cuda::finish(oldest_first ? first->first : last->first);
     if (ended != cudaSuccess) status = ended;
   }
 }
@@ -694,6 +696,11 @@ extern "C" size_t kb_cudart_others(size_t perform) {
 // The first so many operations that the program asks for are done before their call returns.
 extern "C" void kb_cudart_at_once(size_t count) {
   kb::cuda::at_once = count;
+}
+
+// Of work that nothing orders, what was asked for first is done first, or last.
+extern "C" void kb_cudart_oldest_first(int first) {
+  kb::cuda::oldest_first = first != 0;
 }
 
 // How many it has asked for; `at` from 0: the call or kernel of one, whose site is number 0 then.
