@@ -223,7 +223,8 @@ def steps_down(head: HeadPage) -> dict[str, Any]:
         found.append({
             "step": bar.step, "verdict": bar.verdict, "x": x, "y": ends[0], "width": _STEP - 2,
             "height": max(round(ends[1] - ends[0], 1), 2), "whisker": whisker,
-            "values": " ".join(map(repr, (bar.us, *change, *(bar.ci or ())))), "title": _title(bar),
+            "values": " ".join(f"{each:.9g}" for each in (bar.us, *change, *(bar.ci or ()))),
+            "title": _title(bar),
         })  # fmt: skip
     return {"width": len(head.bars) * _STEP, "bars": found}
 

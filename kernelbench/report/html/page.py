@@ -162,7 +162,7 @@ def _link(root: ElementTree.Element, marks: Mapping[str, Mark]) -> None:
         element.tag = f"{{{_SVG}}}a"
         element.attrib |= {"href": f"#step-{slug(mark.step)}", "class": "mark"}
         if mark.values:
-            element.attrib["data-values"] = " ".join(map(repr, mark.values))
+            element.attrib["data-values"] = " ".join(f"{each:.9g}" for each in mark.values)
         if mark.told:
             title = ElementTree.Element(f"{{{_SVG}}}title")
             title.text = mark.told
