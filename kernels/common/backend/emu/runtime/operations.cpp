@@ -338,10 +338,8 @@ class Touching {
                     .buffer = name_ + " + " + std::to_string(word * 4),
                     .text = operation_.name + does + name_ +
                             unordered_text(operation_, *other, wrote, false, handed)};
-    // Whether the host's load is atomic does not show: what fails tells. What a kernel has put in
-    // order with a flag for less than the host is meant to be seen behind that flag.
-    const bool strong = earlier.atomic && handed != Handed::kNarrow &&
-                        earlier.scope == static_cast<uint32_t>(Scope::kSystem);
+    // Whether the host's load is atomic does not show: what fails tells.
+    const bool strong = earlier.atomic && earlier.scope == static_cast<uint32_t>(Scope::kSystem);
     if (by_host_ && (several_poll || strong)) {
       return keep_once(outside_launches.notes, std::move(finding));
     }
