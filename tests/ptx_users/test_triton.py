@@ -233,6 +233,29 @@ def test_a_finding_has_the_line_and_the_file(triton, tmp_path):
         assert found.access.where == f"{name}:8"
 
 
+HALVES = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def fill(first, second, none):
+    at = tl.arange(0, 64)
+    tl.store(first + at, 1.0)
+    tl.store(second + at, 2.0)
+
+both, none = torch.zeros(128, device="cuda"), torch.empty(0, device="cuda")
+for turn in range(2):
+    fill[(1,)](both[:64], both[64:], none)
+assert both.sum().item() == 192
+"""
+
+
+def test_tensors_of_one_storage_and_an_empty_one(triton, tmp_path):
+    script = tmp_path / "halves.py"
+    script.write_text(HALVES)
+    rows = check([str(script)], schedules=2, seed=1).steps[0].rows
+    assert [row.status for row in rows] == ["clean"]
+
+
 SUMS = """
 import torch, triton, triton.language as tl
 

@@ -150,7 +150,8 @@ class TritonSession(TritonLaunches):
             self._live.order.uses(given.tensors.values())
             assumed = {NEVER_WAITS: not waits, FIRST_TRIED: self._left_out}
             options = self._options(given, metadata)
-            tensors = {name: options["memory"][name] for name in given.tensors}
+            memory = options["memory"].items()  # one of those that share a storage
+            tensors = {name: each for name, each in memory if name in given.tensors}
             left = [*self.leftovers.meet(kernel, tensors)]
             report = self._launches.make(
                 module, kernel, grid, None, [*given.values, *scratch],
