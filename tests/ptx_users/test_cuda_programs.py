@@ -717,7 +717,7 @@ def test_conditional_nodes_of_a_graph(checked: Callable[..., Outcome]) -> None:
 
 def test_a_while_node_may_take_as_long_as_a_schedule(checked: Callable[..., Outcome]) -> None:
     was, now, said = CONDITIONAL["no end"]
-    outcome = checked("conditional.cu", (was, now), options=("--timeout", "1s"))
+    outcome = checked("conditional.cu", (was, now), options=("--timeout", "3s"))
     said = said.removesuffix("4,000 rounds")
     assert outcome.code == 3 and said in outcome.out, outcome.out
     assert "rounds and the time of a schedule (--timeout)" in outcome.out, outcome.out

@@ -176,11 +176,10 @@ class CheckedLaunches:
         """Keep what may explain that the program fails with the launch that was made last."""
         made = self.made[-1]
         known = {memory_named(each) for each in made.report.notes}
-        notes = tuple(PtxFinding(each, "error", (), (), made.seed) for each in found)
-        notes = tuple(each for each in notes if memory_named(each) not in known)
-        self.made[-1] = replace(
-            made, report=replace(made.report, notes=(*made.report.notes, *notes))
-        )
+        new = (each for each in found if each.buffer not in known)
+        notes = (PtxFinding(each, "error", (), (), made.seed) for each in new)
+        report = replace(made.report, notes=(*made.report.notes, *notes))
+        self.made[-1] = replace(made, report=report)
 
     def known_runs(self, seeds: Iterable[int]) -> dict[int, float]:
         """In which schedules main would do again what it has done, with a schedule of each launch

@@ -29,28 +29,32 @@ class Leftovers:
         self._first: dict[tuple[str, int], bytes] = {}
         self._left: dict[tuple[str, int], bytes] = {}
 
-    def meet(self, kernel: str, tensors: Mapping[str, Any]) -> Iterator[Finding]:
+    def meet(self, kernel: str, tensors: Mapping[str, Any]) -> list[Finding]:
         """A launch of a kernel begins: a note of each tensor that holds what the launch before has
         left, and not what that one found.
 
         Args:
             tensors: Arrays of bytes by the parameter's name.
         """
-        for name, array in tensors.items():
-            key = kernel, array.ctypes.data
-            held = array.tobytes() if array.nbytes <= _MOST_BYTES else b""
+        found = []
+        for name, array in _small(tensors):
+            key, held = (kernel, array.ctypes.data), array.tobytes()
             if held != self._left.get(key):
                 self._first[key] = held
             elif held != self._first[key]:
-                yield _note(kernel, name)
+                found.append(_note(kernel, name))
                 if name == self.set_back:
                     array.data.cast("B")[:] = self._first[key]
+        return found
 
     def leave(self, kernel: str, tensors: Mapping[str, Any]) -> None:
         """It has ended."""
-        for array in tensors.values():
-            if array.nbytes <= _MOST_BYTES:
-                self._left[kernel, array.ctypes.data] = array.tobytes()
+        for _, array in _small(tensors):
+            self._left[kernel, array.ctypes.data] = array.tobytes()
+
+
+def _small(tensors: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    return ((name, array) for name, array in tensors.items() if array.nbytes <= _MOST_BYTES)
 
 
 def _note(kernel: str, name: str) -> Finding:

@@ -150,9 +150,10 @@ class TritonSession(TritonLaunches):
             self._live.order.uses(given.tensors.values())
             assumed = {NEVER_WAITS: not waits, FIRST_TRIED: self._left_out}
             options = self._options(given, metadata)
-            memory = options["memory"].items()  # one of those that share a storage
+            # Of those that share a storage one; a plain run explains nothing.
+            memory = options["memory"].items() if self._launches.check else ()
             tensors = {name: each for name, each in memory if name in given.tensors}
-            left = [*self.leftovers.meet(kernel, tensors)]
+            left = self.leftovers.meet(kernel, tensors)
             report = self._launches.make(
                 module, kernel, grid, None, [*given.values, *scratch],
                 form=(id(module), grid, given.form()), words=words,
