@@ -12,6 +12,7 @@ from conftest import Outcome
 from cuda_programs import check_program
 
 from kernelbench.machine import toolchain
+from kernelbench.ptx.hosts.cuda_build import ProgramSources, program_library
 
 Bench = Callable[..., Outcome]
 
@@ -47,6 +48,16 @@ def test_a_surface_is_written_twice(checked: Callable[..., Outcome]) -> None:
         "textures.cu", ("surf2Dwrite(pixel, image, x *", "surf2Dwrite(pixel, image, x / 2 *")
     )
     assert outcome.code != 0 and "error[race]" in outcome.out, outcome.out
+
+
+@pytest.mark.parametrize("header", [True, False], ids=["in a header", "in the program"])
+def test_lambdas_of_the_device(tmp_path: Path, header: bool) -> None:
+    run = "template <class F> __global__ void run(F f, int* x) { f(x); }\n"
+    calls = "int* call(int* x) { run<<<1, 1>>>([=] __device__(int* y) { *y = 1; }, x); return x; }\n"
+    (tmp_path / "calls.cuh").write_text(run + calls if header else run)
+    file = tmp_path / "lambdas.cu"
+    file.write_text(f'#include "calls.cuh"\n{"" if header else calls}int main() {{}}\n')
+    assert program_library(ProgramSources(file), 90).is_file()
 
 
 def test_a_kernel_prints_once(bench: Bench, tmp_path: Path) -> None:
