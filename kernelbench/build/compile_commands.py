@@ -26,6 +26,10 @@ _DROPPED = re.compile(
     r"|(-arch|--gpu-architecture|-gencode|-code|-ccbin|-x)=.*"
 )
 _RELOCATABLE = ("-dc", "--device-c")
+#: What nvcc takes as the host's compiler does.
+_OF_BOTH = re.compile(r"-([DUl]|-?std=).*|-w")
+_STANDARD = re.compile(r"--?std=(?:c|gnu)\+\+(\d\w)")
+_DRAFTS = {"0x": "11", "1y": "14", "1z": "17", "2a": "20", "2b": "23"}
 
 
 def sources_of_target(file: Path, target: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -62,7 +66,8 @@ def sources_of_target(file: Path, target: str) -> tuple[tuple[str, ...], tuple[s
     for entry in itertools.chain.from_iterable(by_target[each] for each in asked):
         folder = Path(entry["directory"])
         sources.append(_near(folder / entry["file"]))
-        flags |= dict.fromkeys(_kept(_words(entry), folder))
+        compiler, *words = _words(entry)
+        flags |= dict.fromkeys(_kept(words, folder, of_host="nvcc" not in Path(compiler).name))
     macros: dict[str, str] = {}
     for flag in (each for each in flags if each.startswith("-D")):
         name = flag[2:].partition("=")[0]
@@ -71,7 +76,7 @@ def sources_of_target(file: Path, target: str) -> tuple[tuple[str, ...], tuple[s
                 f"{file}: sources of {target or 'the program'} have {macros[name]} and {flag}",
                 "kernelbench check --build COMMAND builds each as it is",
             )
-    return tuple(dict.fromkeys(sources)), tuple(flags)
+    return tuple(dict.fromkeys(sources)), (*_newest_standard(flags), *flags)
 
 
 def _near(path: Path) -> str:
@@ -97,7 +102,7 @@ def _entries(file: Path) -> list[Mapping[str, Any]]:
 
 def _words(entry: Mapping[str, Any]) -> list[str]:
     given = entry.get("arguments") or shlex.split(str(entry.get("command", "")))
-    words = [str(word) for word in given][1:]
+    words = [str(word) for word in given] or [""]
     for at in reversed([i for i, word in enumerate(words[:-1]) if word == "--options-file"]):
         # CMake's Makefiles keep include folders of CUDA sources there.
         file = Path(entry["directory"]) / words[at + 1]
@@ -105,8 +110,22 @@ def _words(entry: Mapping[str, Any]) -> list[str]:
     return words
 
 
-def _kept(words: list[str], folder: Path) -> Iterator[str]:
-    """What of a compilation concerns the source, one word each."""
+def _newest_standard(flags: dict[str, None]) -> list[str]:
+    """The newest standard that flags name, which are left without: nvcc takes one, and none of
+    GNU's."""
+    found = {each: known[1] for each in flags if (known := _STANDARD.fullmatch(each))}
+    for each in found:
+        del flags[each]
+    years = {_DRAFTS.get(each, each) for each in found.values()} - {"98", "03"}
+    return [f"-std=c++{max(years)}"] if years else []
+
+
+def _kept(words: list[str], folder: Path, *, of_host: bool) -> Iterator[str]:
+    """What of a compilation concerns the source, one word each.
+
+    Args:
+        of_host: Whether the host's compiler makes it, and not nvcc.
+    """
     left = iter(words)
     for word in left:
         option = next((each for each in _FOLDERS if word.startswith(each)), None)
@@ -116,11 +135,10 @@ def _kept(words: list[str], folder: Path) -> Iterator[str]:
             value = word.removeprefix(option).removeprefix("=") or next(left, "")
             kept = "-I" if option == "-isystem" else option
             whole = os.path.normpath(folder / value)
-            yield from (f"{kept}{whole}",) if kept != "-include" else (kept, whole)
+            yield f"{kept}{'=' if kept == '-include' else ''}{whole}"
         elif word in ("-D", "-U", "-l", "-Xcompiler", "-std"):
-            value = next(left, "")
-            yield from (word, value) if word.startswith("-X") else (f"{word}{value}",)
+            yield f"{word}{'=' if word in ('-Xcompiler', '-std') else ''}{next(left, '')}"
         elif word in _RELOCATABLE:
             yield "-rdc=true"
         elif word.startswith("-") and not _DROPPED.fullmatch(word):
-            yield word
+            yield word if not of_host or _OF_BOTH.fullmatch(word) else f"-Xcompiler={word}"

@@ -53,7 +53,9 @@ def test_a_surface_is_written_twice(checked: Callable[..., Outcome]) -> None:
 @pytest.mark.parametrize("header", [True, False], ids=["in a header", "in the program"])
 def test_lambdas_of_the_device(tmp_path: Path, header: bool) -> None:
     run = "template <class F> __global__ void run(F f, int* x) { f(x); }\n"
-    calls = "int* call(int* x) { run<<<1, 1>>>([=] __device__(int* y) { *y = 1; }, x); return x; }\n"
+    calls = (
+        "int* call(int* x) { run<<<1, 1>>>([=] __device__(int* y) { *y = 1; }, x); return x; }\n"
+    )
     (tmp_path / "calls.cuh").write_text(run + calls if header else run)
     file = tmp_path / "lambdas.cu"
     file.write_text(f'#include "calls.cuh"\n{"" if header else calls}int main() {{}}\n')

@@ -296,7 +296,7 @@ def compilations(folder: Path, *more: str) -> Path:
         }
         for tool, source, flags in (
             ("nvcc", "main.cu", "--options-file includes.rsp -arch sm_80 -O3 -x cu -std=c++17"),
-            ("c++", "words.cpp", " ".join(("-O3 -std=c++17 -MD -MF words.d", *more))),
+            ("c++", "words.cpp", " ".join(("-O3 -std=gnu++17 -MD -MF words.d -Wall", *more))),
         )
     ]
     entries.append({"directory": str(folder), "file": "x.cpp", "arguments": ["c++", "x.cpp"]})
@@ -327,7 +327,11 @@ def test_what_is_kept_of_a_compilation(repository: Path) -> None:
     database.write_text(json.dumps(entries))
     assert sources_of_target(database, "sums,words") == (sources, flags)
     assert sources_of_target(database, "sums")[0] == sources[:1]
-    assert flags == ("-DTHREADS=128", "-I/usr/include/none", f"-I{include}", "-std=c++17")
+    folders = ("-I/usr/include/none", f"-I{include}")
+    assert flags == ("-std=c++17", "-DTHREADS=128", *folders, "-Xcompiler=-Wall")
+    newer = compilations(repository, "-std=gnu++2a", "-include", "first.h", "-march=native")
+    more = (f"-include={repository / 'build' / 'first.h'}", "-Xcompiler=-march=native")
+    assert sources_of_target(newer, "sums")[1] == ("-std=c++20", *flags[1:], *more)
 
 
 def test_which_target_is_asked_for(bench: Bench, repository: Path) -> None:
