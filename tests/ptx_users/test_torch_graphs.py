@@ -76,6 +76,20 @@ def test_branches_of_a_graph(live, joins):
             forked()
 
 
+def test_what_follows_a_replay_waits_for_all_branches(live):
+    x, z, graph, side = ones(), ones(), torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    with torch.cuda.graph(graph):
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            z.add_(x)
+        x.clone()
+        torch.cuda.current_stream().wait_stream(side)
+    for _ in range(2):
+        graph.replay()
+        x.copy_(z)
+    assert z.tolist() == [4] * 4 and not found(live)
+
+
 def test_two_branches_that_nothing_orders(live):
     x, graph, side = ones(), torch.cuda.CUDAGraph(), torch.cuda.Stream()
     with torch.cuda.graph(graph):

@@ -249,6 +249,8 @@ class _Graph:
                 order.current = line
                 node.run()
                 points[node.number] = line.point
+        # What comes next on the stream waits for all of it.
+        outer.waits += [at for line in self._lines.values() for at in line.point]
 
     def reset(self) -> None:
         """What was recorded is there no longer."""
