@@ -24,7 +24,10 @@ from kernelbench.cli import command_server
 from kernelbench.ptx.hosts.cuda_build import SOURCES
 
 #: What a call imports while it runs.
-MODULES = ("kernelbench.checks.files", "kernelbench.ptx.hosts.cuda_program", "numpy")
+MODULES = (
+    "kernelbench.checks.files", "kernelbench.ptx.hosts.cuda_program", "numpy",
+    "elftools.elf.elffile",
+)  # fmt: skip
 _LONGEST = 1 << 17
 
 

@@ -75,7 +75,7 @@ def _units(module: str) -> tuple[_Unit, ...]:
         elf = ELFFile(io.BytesIO(Path(module).read_bytes()))
         if not elf.has_dwarf_info():
             return ()
-        info = elf.get_dwarf_info()
+        info = elf.get_dwarf_info(relocate_dwarf_sections=False)  # it is linked
         return tuple(_Unit(info, unit) for unit in info.iter_CUs())
     except (OSError, ELFError):
         return ()
@@ -87,6 +87,7 @@ class _Unit:
     def __init__(self, info: Any, unit: Any) -> None:
         self._info = info
         self._unit = unit
+        self._known: dict[int, tuple[tuple[int, int], ...]] = {}  # ranges, by a DIE's offset
         self.top = unit.get_top_DIE()
 
     def frames(self, offset: int, local: bool) -> list[Frame]:
@@ -126,10 +127,15 @@ class _Unit:
         for die in scope.iter_children():
             if die.tag == "DW_TAG_namespace":
                 yield from self._enclosing(die, offset)
-            elif die.tag in _CODE and any(a <= offset < b for a, b in self._ranges(die)):
+            elif die.tag in _CODE and any(a <= offset < b for a, b in self._ranges_of(die)):
                 if die.tag != "DW_TAG_lexical_block":
                     yield die
                 yield from self._enclosing(die, offset)
+
+    def _ranges_of(self, die: Any) -> tuple[tuple[int, int], ...]:
+        if die.offset not in self._known:
+            self._known[die.offset] = tuple(self._ranges(die))
+        return self._known[die.offset]
 
     def _ranges(self, die: Any) -> Iterator[tuple[int, int]]:
         from elftools.dwarf.descriptions import describe_form_class
