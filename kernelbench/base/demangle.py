@@ -15,6 +15,7 @@ def source_name(name: str) -> str:
     """
     if of_cute_dsl := _OF_CUTE_DSL.match(name):
         return of_cute_dsl[1]
+    name = _without_file(name)
     whole = cxx_name(name)
     if not whole:
         return short_name(name)
@@ -28,6 +29,7 @@ def short_name(mangled: str) -> str:
     """``load_warp`` for ``_ZN2kb4step9load_warpERKNS0_6GroupsE``, ``main::{lambda(int)#1}`` for
     ``_ZZ4mainENKUliE_clEi``; other names as they are.
     """
+    mangled = _without_file(mangled)
     if _LAMBDA.match(mangled):
         return _lambda_name(cxx_name(mangled)) or mangled
     if (static := _STATIC.search(mangled)) is not None:
@@ -39,6 +41,13 @@ def short_name(mangled: str) -> str:
         end = number.end() + int(number[1])
         last, at = mangled[number.end() : end], end
     return last
+
+
+def _without_file(name: str) -> str:
+    """What nvcc -rdc=true puts ahead of a static kernel's name is left out: its file, in so many
+    letters."""
+    file = re.match(r"__nv_static_(\d+)__", name)
+    return (file and name[file.end() + int(file[1]) :]) or name
 
 
 #: A variable of a function: ``_ZZ6kernelPiE4tile``; and a lambda's call.

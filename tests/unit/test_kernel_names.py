@@ -13,6 +13,8 @@ from kernelbench.base.demangle import short_name, source_name
         ("add", "add"),
         ("_Z5scaleIfLi4EEvPT_", "scale<float, 4>"),
         ("_ZN12_GLOBAL__N_13addEPf", "(anonymous namespace)::add"),
+        ("__nv_static_18__4df_6_add_cu_13_5__Z3addPf", "add"),
+        ("__nv_static_6__a_cu_", "__nv_static_6__a_cu_"),
         ("_ZZ5sgemmPfS_S_E2As", "sgemm"),  # As of sgemm
         ("_ZZ4mainENKUlvE_clEv", "main::{lambda()#1}::operator()"),
         ("_Z6kernelIZ4mainEUliE_EvT_i", "kernel<main::{lambda(int)#1}>"),
