@@ -25,14 +25,16 @@ _DEBUG = {"-G", "--device-debug"}
 #: Variables of the environment of a build: what names architectures instead, and the real nvcc.
 _FLAGS, _NVCC = "KERNELBENCH_NVCC_FLAGS", "KERNELBENCH_NVCC"
 _STUBS = "stubs"  # as CMake looks for it
-_FUNCTION = re.compile(r"\bcu[A-Z]\w+")
+_FUNCTION = re.compile(r"\b(?:cu[A-Z]|(?:cublas|cufft|curand|nvrtc)[A-Z])\w+")
 _CALL = (
     "import sys; sys.path.insert(0, {package!r}); "
     "from kernelbench.build.nvcc_wrapper import main; main(sys.argv[1:])"
 )
 
 
-def toolkit_with(root: Path, nvcc: Path, flags: Sequence[str]) -> dict[str, str]:
+def toolkit_with(
+    root: Path, nvcc: Path, flags: Sequence[str], headers: Path | None = None
+) -> dict[str, str]:
     """A CUDA toolkit's folder whose nvcc is this one, and the environment that has it found.
 
     It stays: CMake keeps the compiler's path. Outside this environment its nvcc is the real one.
@@ -42,6 +44,7 @@ def toolkit_with(root: Path, nvcc: Path, flags: Sequence[str]) -> dict[str, str]
         root: The folder of such folders.
         nvcc: The real one, or a script that calls it.
         flags: What names architectures instead.
+        headers: A folder with those of libraries that a toolkit may lack, such as ``cufft.h``.
     """
     import hashlib
 
@@ -61,6 +64,14 @@ def toolkit_with(root: Path, nvcc: Path, flags: Sequence[str]) -> dict[str, str]
     libraries = [str(folder / _STUBS), os.environ.get("LIBRARY_PATH", "")]
     named = {name: str(own) for name in ("NVCC", "CUDACXX") if os.environ.get(name)}
     emulated = {_FLAGS: shlex.join(flags), _NVCC: str(nvcc)}
+    if headers is not None:
+        for each in headers.glob("*.h"):
+            name = f"lib{each.stem.removesuffix('_v2')}.so"
+            if not any((home / lib / name).exists() for lib in ("lib64", "lib")):
+                _make_library(folder / _STUBS, name, name, each)
+        # Behind the toolkit's own, which nvcc names with -I.
+        where = [str(headers), os.environ.get("CPATH", "")]
+        emulated["CPATH"] = os.pathsep.join(filter(None, where))
     return {
         "PATH": path, "LIBRARY_PATH": os.pathsep.join(filter(None, libraries)),
         "CUDA_HOME": str(folder), "CUDA_PATH": str(folder), **named, **emulated,
@@ -96,9 +107,8 @@ def _fill(folder: Path, home: Path, script: str) -> None:
         with _replacing(own) as made:
             made.write_text(script)
             made.chmod(made.stat().st_mode | stat.S_IXUSR)
-    header = home / "include" / "cuda.h"
-    if header.is_file() and not (folder / _STUBS / "libcuda.so").exists():
-        _make_driver(folder / _STUBS, header.read_text(errors="replace"))
+    if (header := home / "include" / "cuda.h").is_file():
+        _make_library(folder / _STUBS, "libcuda.so", "libcuda.so.1", header)
 
 
 @contextlib.contextmanager
@@ -108,14 +118,17 @@ def _replacing(path: Path) -> Iterator[Path]:
     made.replace(path)
 
 
-def _make_driver(folder: Path, header: str) -> None:
-    """What ``-lcuda`` finds where no driver is installed: its functions, which do nothing."""
+def _make_library(folder: Path, file: str, name: str, header: Path) -> None:
+    """What ``-l`` finds where a library is not installed: its functions, which do nothing."""
     import subprocess
 
-    names = {f"{each}{end}" for each in _FUNCTION.findall(header) for end in ("", "_ptsz", "_ptds")}
+    if (folder / file).exists():
+        return
+    found = _FUNCTION.findall(header.read_text(errors="replace"))
+    names = {f"{each}{end}" for each in found for end in ("", "_ptsz", "_ptds")}
     folder.mkdir(exist_ok=True)
-    command = ["c++", "-shared", "-nostdlib", "-Wl,-soname,libcuda.so.1", "-x", "assembler", "-"]
-    with contextlib.suppress(OSError), _replacing(folder / "libcuda.so") as made:
+    command = ["c++", "-shared", "-nostdlib", f"-Wl,-soname,{name}", "-x", "assembler", "-"]
+    with contextlib.suppress(OSError), _replacing(folder / file) as made:
         subprocess.run(
             [*command, "-o", made],
             input="".join(f".globl {each}\n.type {each}, @function\n{each}:\n" for each in names),

@@ -16,7 +16,7 @@ from kernelbench.base.errors import UsageError
 from kernelbench.build import nvcc_wrapper
 from kernelbench.build.compiler import needed_nvcc
 from kernelbench.ptx.hosts.built_program import has_kernels
-from kernelbench.ptx.hosts.cuda_build import emulated_flags
+from kernelbench.ptx.hosts.cuda_build import LIBRARY_HEADERS, emulated_flags
 
 #: Its ``sitecustomize`` notes extensions of torch.
 _NOTED = Path(nvcc_wrapper.__file__).parent / "noted_extensions"
@@ -46,7 +46,7 @@ def built_by(command: str, named: Sequence[str], arch: int) -> Built:
     nvcc = needed_nvcc("what --build makes").path
     root = cache_dir() / "toolkits"
     with writing(root):
-        environment = nvcc_wrapper.toolkit_with(root, nvcc, emulated_flags(arch))
+        environment = nvcc_wrapper.toolkit_with(root, nvcc, emulated_flags(arch), LIBRARY_HEADERS)
     with tempfile.TemporaryFile() as clock:
         began = os.fstat(clock.fileno()).st_mtime_ns
     with tempfile.TemporaryDirectory(prefix="kernelbench-") as noted:

@@ -58,10 +58,20 @@ def test_it_follows_a_toolkit(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
-def test_programs_link_with_a_driver_where_none_is(tmp_path: Path) -> None:
-    environment = toolkit_with(tmp_path / "toolkits", _toolkit(tmp_path / "13.0"), [])
+def test_programs_link_with_libraries_where_none_are(tmp_path: Path) -> None:
+    headers = tmp_path / "headers"
+    headers.mkdir()
+    (headers / "cublas_v2.h").write_text(
+        '#define cublasCreate cublasCreate_v2\nextern "C" int cublasCreate(void**);\n'
+    )
+    nvcc = _toolkit(tmp_path / "13.0")
+    environment = toolkit_with(tmp_path / "toolkits", nvcc, [], headers)
     source = tmp_path / "main.cpp"
-    source.write_text('extern "C" int cuInit(unsigned);\nint main() { return cuInit(0); }\n')
-    command = ["c++", "-o", str(tmp_path / "program"), str(source), "-lcuda"]
+    source.write_text(
+        '#include <cublas_v2.h>\nextern "C" int cuInit(unsigned);\n'
+        "int main() { return cuInit(0) + cublasCreate(nullptr); }\n"
+    )
+    command = ["c++", "-o", str(tmp_path / "program"), str(source), "-lcuda", "-lcublas"]
     subprocess.run(command, check=True, env={**os.environ, **environment})
-    assert b"libcuda.so.1" in (tmp_path / "program").read_bytes()
+    needed = (tmp_path / "program").read_bytes()
+    assert b"libcuda.so.1" in needed and b"libcublas.so" in needed

@@ -3,7 +3,7 @@
 An executable is copied without the mark that keeps it from being loaded as a library, and without
 its initialisers, which run once its calls of CUDA lead to the runtime that stands in: those of
 functions that it is linked with statically (``-cudart static`` is nvcc's default) by a jump at
-their beginning, those of libcudart, libcuda, libcublas and libcurand by name. What is read and
+their beginning, those of libcudart, libcuda, libcublas and its like by name. What is read and
 changed is the ELF format as the System V ABI and glibc's ``elf.h`` have it.
 """
 
@@ -32,7 +32,7 @@ _UNVERSIONED = 1  # VER_NDX_GLOBAL
 _VN_NEXT = 12  # offset of it in Elf64_Verneed
 _COPY, _GLOB_DAT, _JUMP_SLOT = 5, 6, 7  # relocations of x86-64
 _NOLOAD = 4  # RTLD_NOLOAD
-_OF_CUDA = re.compile(r"lib(?:cudart|cuda|cublas(?:Lt)?|curand)\.so(?:\.\d+)*")
+_OF_CUDA = re.compile(r"lib(?:cudart|cuda|cublas(?:Lt)?|cufft|curand|nvrtc)\.so(?:\.\d+)*")
 #: What of libc a program must not have: the functions that stand in by name.
 _WRAPPED = {
     each: f"__wrap_{each}" for each in ("exit", "abort", "__assert_fail", "dlopen", "dlsym")

@@ -26,7 +26,7 @@ _RUNTIME = Path(__file__).parent / "cuda_runtime"
 PRECOMPILED = _RUNTIME / "precompiled.hpp"
 _TORCH = Path(__file__).parent / "torch_cuda"
 #: Headers of libraries for who has none of NVIDIA's, which come first where they are there.
-_LIBRARIES = Path(__file__).parent / "cuda_libraries"
+LIBRARY_HEADERS = Path(__file__).parent / "cuda_libraries"
 #: What the runtime stands in for, beside itself.
 _STOOD_IN_FOR = {
     f"-l{each}" for each in ("cuda", "cudart", "nvrtc", "cublas", "cublasLt", "cufft", "curand")
@@ -195,7 +195,7 @@ def program_library(program: ProgramSources, arch: int) -> Path:
     recipe = Recipe(
         file.name, compiler.needed_nvcc(file.name), sources,
         [*standard, *emulated_flags(arch), *flags],
-        [*dict.fromkeys([*(each.parent for each in sources), *folders]), _LIBRARIES],
+        [*dict.fromkeys([*(each.parent for each in sources), *folders]), LIBRARY_HEADERS],
         [*_linker(*_ENDS), *emulated_flags(arch), *flags, *link, *_device_link(flags)],
     )  # fmt: skip
     try:
