@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -77,6 +78,7 @@ def cuda_runtime_recipe() -> Recipe:
     )  # fmt: skip
 
 
+@functools.cache
 def cuda_runtime_library() -> Path:
     """What stands in for libcudart and libcuda: what the wheel brought, else built on first use.
 
