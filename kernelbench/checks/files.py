@@ -443,7 +443,10 @@ def _rows(file: str, launches: Sequence[Launched], request: CheckRequest) -> Ite
             status=_status(open_ones, reason),
             schedules=sum(each.report.schedules for each in made), asked=request.schedules,
             seconds=round(sum(each.report.seconds for each in made), 3),
-            seen=tuple(seen.values())[: request.max_findings], reason=reason,
+            seen=tuple(sorted(seen.values(), key=lambda each: each.allowed != ""))[
+                : request.max_findings
+            ],
+            reason=reason,
             assumptions=tuple(
                 dict.fromkeys(name for each in made for name in each.report.assumptions)
             ),
@@ -463,13 +466,17 @@ def _status(seen: Sequence[Seen], reason: str) -> CheckStatus:
 def _add(
     seen: dict[str, Seen], found: PtxFinding, launched: Launched, request: CheckRequest
 ) -> None:
-    known = seen.get(found.identity)
+    known, schedules = seen.get(found.identity), found.schedules
     if known is not None:
-        seen[found.identity] = replace(known, schedules=known.schedules + found.schedules)
-        return
+        schedules += known.schedules
+        # What is formal in one launch may be an error in another.
+        if found.severity != "error" or not known.allowed:
+            seen[found.identity] = replace(known, schedules=schedules)
+            return
+        del seen[found.identity]  # for the order in which errors came
     finding = found.finding
     seen[found.identity] = Seen(
-        finding, launched.form, request.sms[0], max(found.seed - launched.seed, 0), found.schedules,
+        finding, launched.form, request.sms[0], max(found.seed - launched.seed, 0), schedules,
         launched.report.waits if finding.kind == "hang" else (),
         allowed={"formal": why_formal(finding), "noted": NOTED}.get(found.severity, ""),
     )  # fmt: skip

@@ -228,11 +228,8 @@ def each_once(all_findings: Iterable[PtxFinding]) -> tuple[PtxFinding, ...]:
     for each in all_findings:
         first = seen.setdefault(each.identity, each)
         seeds.setdefault(each.identity, set()).add(each.seed)
-        severity: Severity = "error" if "error" in (first.severity, each.severity) else "formal"
-        finding = first.finding
-        if severity == "error":  # in another schedule by threads of two warps
-            finding = replace(finding, text=finding.text.removesuffix(WHICH_STAYS))
-        seen[each.identity] = replace(first, severity=severity, finding=finding)
+        if each.severity == "error" != first.severity:
+            seen[each.identity] = each  # why it is one
     order = findings.causes_first([each.finding for each in seen.values()])
     each_of = {each.finding: each for each in seen.values()}
     return tuple(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import types
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -262,6 +264,23 @@ def _launched(kernel, *kinds):
         for kind in kinds
     )
     return Launched("grid 1", 1, PtxReport(kernel, found, (), 1, 0.0))
+
+
+def test_what_is_formal_in_one_launch_may_be_an_error_in_another():
+    made = _launched("k", "race")
+    (error,) = made.report.findings
+    other = replace(error, finding=replace(error.finding, kind="other", identity="other"))
+    left = replace(error.finding, identity="left")
+    formal = replace(made.report, findings=(replace(error, severity="formal"),))
+    wrong = replace(made.report, findings=(other, error))
+    request = types.SimpleNamespace(allow={}, sms=[4], schedules=1, max_findings=2)
+    noted = replace(formal, findings=(replace(error, severity="formal", finding=left),))
+    for reports in ((noted, formal, wrong), (wrong, formal, noted)):
+        launches = [replace(made, report=each) for each in reports]
+        (row,) = files._rows("a.cu", launches, request)
+        assert [each.finding.kind for each in row.seen] == ["other", "race"]
+        assert not any(each.allowed for each in row.seen) and row.status == "finding"
+        assert row.seen[1].schedules == 2
 
 
 def test_hangs_come_behind_what_other_launches_have():
