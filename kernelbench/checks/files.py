@@ -84,6 +84,7 @@ class FileAsked:
         new_bytes: What new memory of a script's holds; None for NaN.
         set_back: In which memory its launches find words as they were first; empty for none.
         untuned: A kernel that Triton's autotuner does not run; empty for none.
+        run: The seed of a program's run that has failed, to be made again; -1 for none.
     """
 
     file: str
@@ -96,11 +97,16 @@ class FileAsked:
     new_bytes: int | None = None
     set_back: str = ""
     untuned: str = ""
+    run: int = -1
 
     @property
     def has_run(self) -> bool:
-        """Whether a script has run as it is, and printed everything once."""
-        return self.new_bytes is not None or bool(self.set_back or self.untuned)
+        """Whether it has run as it is, and printed everything once."""
+        return self.new_bytes is not None or bool(self.set_back or self.untuned) or self.run >= 0
+
+    def in_run(self, seed: int) -> FileAsked:
+        """A program's run in single schedules."""
+        return replace(self, run=seed, seed=seed, schedules=1)
 
 
 _NEW_MEMORY = "fails once memory that nothing has written holds other values"
@@ -125,6 +131,8 @@ class FileAnswer:
         left: In which memory launches of a script that fails have found what earlier ones had
             left, if nothing else tells why it does.
         tuned: Which kernels of one the autotuner has run, likewise.
+        fails_with: The seed of a run in single schedules in which a program fails that is clean
+            otherwise; -1 for none.
     """
 
     launches: tuple[Launched, ...]
@@ -136,6 +144,7 @@ class FileAnswer:
     reads_new: bool = False
     left: tuple[str, ...] = ()
     tuned: tuple[str, ...] = ()
+    fails_with: int = -1
 
 
 def answer_to(asked: FileAsked) -> FileAnswer:
@@ -165,6 +174,8 @@ def _program(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnsw
         limit_s=asked.limit_s, gpu_sms=given.gpu_sms, gpus=given.gpus,
     )  # fmt: skip
     launches_of = program.launches
+    if asked.has_run:
+        _be_silent()
     is_about_to_print()
     try:
         status = program.run(given.arguments)
@@ -191,6 +202,7 @@ def _program(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnsw
         return FileAnswer(
             tuple(launches), "wrong",
             f"main fails {how}: --seed {program.fails_with} --schedules 1",
+            fails_with=program.fails_with,
         )  # fmt: skip
     if program.unnoticed:
         return FileAnswer(tuple(launches), "fault", program.unnoticed)
@@ -199,13 +211,17 @@ def _program(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnsw
     return FileAnswer(tuple(launches), more_sms=program.fails_on_sms)
 
 
+def _be_silent() -> None:
+    for stream in (1, 2):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+
+
 def _script(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnswer:
     require_torch(f"{file.name}: a script")
     from kernelbench.problems.task_folder import wrong_by_task
 
     if asked.has_run:
-        for stream in (1, 2):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+        _be_silent()
     sys.argv = [str(file), *asked.given.arguments]
     tests = files_of_tests(file)
     # As `python -m pytest` has it; of a script the folder.
@@ -391,6 +407,11 @@ def _answer(asked: FileAsked, shown: Callable[[], object]) -> tuple[FileAnswer, 
         again = _one_answer(replace(asked, new_bytes=LARGE_BYTES), shown)
         if again.end in ("wrong", "fault"):
             return replace(again, end="wrong", reason=f"it {_NEW_MEMORY}"), asked.sms
+    if answer.fails_with >= 0:
+        again = _one_answer(asked.in_run(answer.fails_with), shown)
+        why = (replace(each, run=answer.fails_with) for each in again.launches)
+        wrong = tuple(each for each in why if each.report.errors)
+        return replace(answer, launches=(*answer.launches, *wrong)), asked.sms
     for name in answer.tuned[:_MOST_LEFT]:
         if _one_answer(replace(asked, untuned=name), shown).end == "done":
             return replace(answer, reason=f"{answer.reason}; {_TUNED.format(name)}"), asked.sms
@@ -479,4 +500,5 @@ def _add(
         finding, launched.form, request.sms[0], max(found.seed - launched.seed, 0), schedules,
         launched.report.waits if finding.kind == "hang" else (),
         allowed={"formal": why_formal(finding), "noted": NOTED}.get(found.severity, ""),
+        seed=launched.run,
     )  # fmt: skip

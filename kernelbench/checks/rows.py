@@ -33,6 +33,7 @@ class Seen:
 
     Attributes:
         schedules: In how many schedules it was seen.
+        seed: Of the run in single schedules that showed it, of a program; -1 for no such run.
         calls: Which call of the sequence showed it first; empty for a call like the first.
         waits: Who waits for what, if it is a hang.
         allowed: Why it may be there; empty if nothing allows it.
@@ -46,6 +47,7 @@ class Seen:
     waits: tuple[Waiting, ...] = ()
     calls: str = ""
     allowed: str = ""
+    seed: int = -1
 
 
 @dataclass(frozen=True)

@@ -314,7 +314,8 @@ class View(console.Watching):
         """The options that show a finding again."""
         assert self._plan is not None
         plan = self._plan
-        schedule = ["--seed", str(plan.request.seed), "--schedules", str(seen.index + 1)]
+        seed, count = (plan.request.seed, seen.index + 1) if seen.seed < 0 else (seen.seed, 1)
+        schedule = ["--seed", str(seed), "--schedules", str(count)]
         if not plan.files:
             # A step outside of the project is found by its folder alone.
             folders = {Path(name).resolve(): name for name in plan.names if Path(name).is_dir()}

@@ -121,11 +121,13 @@ class Launched:
     Attributes:
         form: Its extents in words.
         seed: Of its first schedule.
+        run: The seed of main's run in single schedules of which it is; -1 for no such run.
     """
 
     form: str
     seed: int
     report: PtxReport
+    run: int = -1
 
     def resting_on(self, assumption: str) -> Launched:
         """The same, if that is so."""

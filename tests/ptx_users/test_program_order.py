@@ -268,6 +268,19 @@ def test_a_dependent_that_fills_the_gpu(checked: Checked, room: tuple[str, str])
     assert ("gather cannot begin" in outcome.out) == (not any(room)), outcome.out
 
 
+@pytest.mark.parametrize("stale", [False, True], ids=["right", "stale"])
+def test_a_kernel_of_another_gpu_may_come_first(checked: Checked, stale: bool) -> None:
+    edit = [("(inbox, flag, out, round)", "(inbox, flag, out, 1)")] if stale else []
+    outcome = checked("peer_flags.cu", *edit, options=("--gpus", 2))
+    if not stale:
+        assert outcome.code == 0, outcome.out
+        return
+    assert "main fails in other schedules: --seed 1 --schedules 1" in outcome.out
+    assert "reads: nothing orders the two" in outcome.out and outcome.code == 3
+    again = r"rerun: kernelbench check \S*peer_flags\.cu --gpus 2 --seed 1 --schedules 1\n"
+    assert re.search(again, outcome.out)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("bug", REAL_BUGS)
 def test_what_published_kernels_got_wrong(checked: Checked, bug: str) -> None:

@@ -18,7 +18,7 @@ from kernelbench.emulator.runtime import runtime
 from kernelbench.emulator.settings import Emulation
 from kernelbench.project.shipped import shipped_blocks
 from kernelbench.ptx.errors import PtxError
-from kernelbench.ptx.hosts.cuda_launch import CudaLaunch
+from kernelbench.ptx.hosts.cuda_launch import CudaLaunch, WorkOrder
 from kernelbench.ptx.launcher import LaunchesBeside, PtxModule
 from kernelbench.ptx.report import (
     Launched,
@@ -76,8 +76,8 @@ class CheckedLaunches:
     Attributes:
         made: Those that were made, in the order in which they began.
         order_matters: Whether another schedule of one may give another result without a race.
-        oldest_first: Whether work that nothing orders is done in the order in which it was asked
-            for, and not in the opposite one; then no launch is interleaved with another.
+        order: In which work is done that nothing orders; no launch is interleaved with another
+            but in the usual one.
         beside_others: The first kernel of those that were launched while other work was pending
             that nothing orders with it.
         stuck: Whether one never ends.
@@ -99,9 +99,11 @@ class CheckedLaunches:
         self._begun: list[tuple[str, int]] = []  # that wait for others: kernel and GPU
         self._beside = LaunchesBeside()
         # Of single schedules every other one, so that its seed tells.
-        alone = check == gpus == 1 and len(seeds) <= 1
-        self._interleaves = alone and interleaves(seed)
-        self.oldest_first = alone and not self._interleaves
+        alone = check == 1 and len(seeds) <= 1
+        self._interleaves = alone and gpus == 1 and interleaves(seed)
+        self.order = WorkOrder.USUAL
+        if alone and not self._interleaves:
+            self.order = WorkOrder.NEWEST_FIRST if interleaves(seed) else WorkOrder.OLDEST_FIRST
         self.beside_others = ""
         self.stuck = False
         self._seeks_another = False

@@ -30,7 +30,7 @@ from kernelbench.ptx.hosts.cuda_build import (
     cuda_runtime_library,
     torch_allocator_library,
 )
-from kernelbench.ptx.hosts.cuda_launch import FAILED, CudaLaunch, CudaRunner
+from kernelbench.ptx.hosts.cuda_launch import FAILED, CudaLaunch, CudaRunner, WorkOrder
 from kernelbench.ptx.hosts.fatbin import best_for, ptx_at, ptx_kept_of
 from kernelbench.ptx.hosts.library_calls import ptx_of_text, transform
 from kernelbench.ptx.hosts.linking import linked_ptx
@@ -269,10 +269,9 @@ class CudaHost:
         """Have the first operations that the program asks for be done before their calls return."""
         self.library.kb_cudart_at_once(ctypes.c_size_t(count))
 
-    def oldest_first(self, first: bool) -> None:
-        """Have work that nothing orders be done in the order in which it was asked for, or in the
-        opposite one."""
-        self.library.kb_cudart_oldest_first(int(first))
+    def done_in(self, order: WorkOrder) -> None:
+        """Have work that nothing orders be done so."""
+        self.library.kb_cudart_order(order.value)
 
     def asked(self, at: int) -> tuple[int, str]:
         """How many operations the program has asked for, and which call or kernel the ``at``-th

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,15 @@ _POINTER = 8  # bytes
 FAILED, ASSERTED = 719, 710  # cudaErrorLaunchFailure, cudaErrorAssert
 #: What the emulator says of a kernel's assert.
 ASSERTION = "assertion failed"
+
+
+class WorkOrder(enum.Enum):
+    """In which order work is done that nothing orders.
+
+    Usually the stream that was used last comes first, and what it waits for as it was asked for.
+    """
+
+    USUAL, OLDEST_FIRST, NEWEST_FIRST = range(3)
 
 
 @dataclass(frozen=True)

@@ -154,8 +154,9 @@ class CudaProgram:
             self.fails_with = seed_of_failure(runs, kept, self._seed, began_s, known)
             if self.fails_with is not None:
                 kept = [self.fails_with]
-                alone = made.beside_others and fails_beside_only(runs, self.fails_with, began_s)
-                self.fails_beside = made.beside_others if alone else ""
+                beside = made.beside_others if self.gpus == 1 else ""
+                alone = beside and fails_beside_only(runs, self.fails_with, began_s)
+                self.fails_beside = beside if alone else ""
         if clean and self.fails_with is None and made.reads_new_memory:
             self.needs_new_memory = needs_new_memory(runs, kept, began_s)
         failed = status != 0 or self.fails_with is not None or self.needs_new_memory
@@ -182,7 +183,7 @@ class CudaProgram:
 
     def _run_main(self, host: CudaHost, main: Any, words: list[bytes]) -> int:
         ordered = host.ordered() if self.check else contextlib.nullcontext()
-        host.oldest_first(self._launches.oldest_first)
+        host.done_in(self._launches.order)
         with host.driven_by(self, self._file), ordered:
             return host.run_main(main, words)
 

@@ -26,7 +26,9 @@ Task last_task = 0;
 // What the program has asked for, in order; the first so many are done before their call returns.
 std::vector<Asked> asked_for;
 size_t at_once = 0;
-bool oldest_first = false;  // of what nothing orders
+// Of what nothing orders; among what one operation waits for, the oldest comes first usually, too.
+enum class Order { kUsual, kOldestFirst, kNewestFirst };
+Order order = Order::kUsual;
 // What is done now: a kernel that waits for other work has that done meanwhile.
 std::vector<Task> running;
 
@@ -324,6 +326,23 @@ Task end_of(cudaStream_t stream) {
 
 namespace {
 
+// Each behind what it comes after.
+std::vector<Task> in_turn(std::set<Task> left) {
+  std::vector<Task> found;
+  const auto ready = [&left](Task each) {
+    const std::vector<Task>& after = pending.at(each).after;
+    return std::none_of(after.begin(), after.end(), [&left](Task of) { return left.count(of); });
+  };
+  while (!left.empty()) {
+    const Task next = order == Order::kNewestFirst
+                          ? *std::find_if(left.rbegin(), left.rend(), ready)
+                          : *left.begin();
+    left.erase(next);
+    found.push_back(next);
+  }
+  return found;
+}
+
 cudaError_t finish(Task task, bool known) {
   KB_ONE_CALL;
   if (refused_in_host_function()) return cudaErrorNotPermitted;
@@ -341,7 +360,7 @@ cudaError_t finish(Task task, bool known) {
   if (runs && kernel_waits_for_host()) gpu_goes_on(nullptr, true);
   cudaError_t status = cudaSuccess;
   unwatch();
-  for (const Task each : needed) {
+  for (const Task each : in_turn(needed)) {
     const auto found = pending.find(each);
     if (found == pending.end()) continue;  // done beside another
     const cudaError_t ended = done(found, known);
@@ -651,7 +670,8 @@ cudaError_t finish_those(const Of& of) {
     const auto first = std::find_if(pending.begin(), pending.end(), of);
     if (first == pending.end()) return status;
     const auto last = std::find_if(pending.rbegin(), pending.rend(), of);
-    const cudaError_t ended = kb::cuda::finish(oldest_first ? first->first : last->first);
+    const cudaError_t ended =
+        kb::cuda::finish(order == Order::kOldestFirst ? first->first : last->first);
     if (ended != cudaSuccess) status = ended;
   }
 }
@@ -698,9 +718,9 @@ extern "C" void kb_cudart_at_once(size_t count) {
   kb::cuda::at_once = count;
 }
 
-// Of work that nothing orders, what was asked for first is done first, or last.
-extern "C" void kb_cudart_oldest_first(int first) {
-  kb::cuda::oldest_first = first != 0;
+// The number of an Order.
+extern "C" void kb_cudart_order(int order) {
+  kb::cuda::order = static_cast<kb::cuda::Order>(order);
 }
 
 // How many it has asked for; `at` from 0: the call or kernel of one, whose site is number 0 then.

@@ -336,7 +336,7 @@ void meet_word(const Region& region, size_t word, const Access& writer, const Ac
     known.value = before;
     if (!again) known.changed_by = writer.serial != 0 ? place_pc(writer) : nullptr;
   }
-  if (value == before || std::string_view(actor.what) == "a strong store") return;
+  if (value == before || actor.overwrites()) return;
   const std::string memory = region.name.substr(0, region.name.find(" ("));
   if (set_back_in && (set_back_in->empty() || *set_back_in == memory)) {
     __atomic_store_n(at, before, __ATOMIC_RELAXED);

@@ -328,7 +328,7 @@ class Accessing {
   // PTX: 5.1: global memory holds nothing that PTX promises before something is written there.
   void check_written(const Access& writer, size_t word) {
     const bool reduces = writing_ && mine_.atomic;
-    if (holds_ || (actor_.async && !reduces) || reported_) return;
+    if (holds_ || (actor_.async && !reduces) || reported_ || actor_.overwrites()) return;
     if ((writer.written & mine_.bytes) == mine_.bytes) return;
     if (!words_.fresh) {
       reported_ = true;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "api_core.hpp"
@@ -142,6 +143,8 @@ struct Actor {
   uint32_t cta_rank = 0;
   Pc pc = nullptr;
   const char* what = "";  // "TMA load", "store", "tcgen05.mma", …
+  // Atomic, and takes nothing of what was there.
+  bool overwrites() const { return std::string_view(what) == "a strong store"; }
 };
 // A thread as a generic actor, which its epoch stands for: it changes when the thread releases.
 Actor generic_actor(const Thread& thread, Pc pc, const char* what);
