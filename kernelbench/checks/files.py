@@ -188,7 +188,8 @@ def _program(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnsw
         if program.wrong_size:
             call = f": it ends well once {program.wrong_size}: is the size in elements?"
         if not launches and not call:
-            call = f"; it launched no kernel; {_ARGUMENTS_GO}"
+            call = "; it launched no kernel"
+            call += "" if given.arguments else f"; {_ARGUMENTS_GO}"
         if not program.failed_call and program.lacks_gpus and (status == _WAIVED or not launches):
             call = f"; it asks how many GPUs there are: {_TWO_GPUS}"
         by = _ENDED_BY.get(status)
