@@ -620,6 +620,9 @@ int main() {
   config.blockDim = 32;
   config.attrs = &cluster;
   config.numAttrs = 1;
+  int count = 0;
+  const cudaError_t counted = cudaOccupancyMaxActiveClusters(&count, k, &config);
+  if (counted != (count > 0 ? cudaSuccess : cudaErrorInvalidClusterSize)) return 7;
   return cudaLaunchKernelEx(&config, k, to) != cudaSuccess || cudaDeviceSynchronize();
 }
 """
@@ -634,6 +637,7 @@ def test_a_cluster_of_more_than_eight_has_to_be_allowed(
     outcome = bench("check", "c.cu", "--schedules", 1, cwd=tmp_path)
     assert outcome.code == (0 if allowed else 3), outcome.out
     assert allowed or "cudaErrorInvalidClusterSize: 16 blocks in a cluster" in outcome.out
+    assert "main returned 7" not in outcome.out
 
 
 def test_boxes_of_every_type(checked: Callable[..., Outcome]) -> None:

@@ -45,6 +45,17 @@ std::string misfit(const Kernel& kernel, const Form& form, cudaError_t* status) 
 // cudaFuncAttributeNonPortableClusterSizeAllowed, which old headers lack.
 constexpr auto kNonPortableClusters = static_cast<cudaFuncAttribute>(14);
 
+// Blocks of the clusters that a launch asks for.
+unsigned cluster_of(const cudaLaunchConfig_t* config) {
+  unsigned ctas = 1;
+  for (unsigned at = 0; at < config->numAttrs; ++at) {
+    const cudaLaunchAttribute& each = config->attrs[at];
+    if (each.id != cudaLaunchAttributeClusterDimension) continue;
+    ctas = each.val.clusterDim.x * each.val.clusterDim.y * each.val.clusterDim.z;
+  }
+  return std::max(1u, ctas);
+}
+
 // Whether the program has asked how many blocks an SM holds.
 bool counted_blocks = false;
 
@@ -272,24 +283,22 @@ cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, const void*
   return cudaSuccess;
 }
 cudaError_t cudaOccupancyMaxPotentialClusterSize(int* size, const void* function,
-                                                 const cudaLaunchConfig_t*) {
+                                                 const cudaLaunchConfig_t* config) {
   KB_CALL;
   const Kernel* const kernel = kernel_of(function);
   if (kernel == nullptr) return remembered(cudaErrorInvalidDeviceFunction);
+  if (cluster_of(config) > kernel->most_cluster) return remembered(cudaErrorInvalidClusterSize);
   *size = static_cast<int>(kernel->most_cluster);
   return cudaSuccess;
 }
 cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void* function,
                                            const cudaLaunchConfig_t* config) {
   KB_CALL;
-  if (kernel_of(function) == nullptr) return remembered(cudaErrorInvalidDeviceFunction);
-  unsigned ctas = 1;
-  for (unsigned at = 0; at < config->numAttrs; ++at) {
-    const cudaLaunchAttribute& each = config->attrs[at];
-    if (each.id != cudaLaunchAttributeClusterDimension) continue;
-    ctas = each.val.clusterDim.x * each.val.clusterDim.y * each.val.clusterDim.z;
-  }
-  *clusters = std::max(1, device.sms / static_cast<int>(std::max(1u, ctas)));
+  const Kernel* const kernel = kernel_of(function);
+  if (kernel == nullptr) return remembered(cudaErrorInvalidDeviceFunction);
+  const unsigned ctas = cluster_of(config);
+  if (ctas > kernel->most_cluster) return remembered(cudaErrorInvalidClusterSize);
+  *clusters = std::max(1, device.sms / static_cast<int>(ctas));
   return cudaSuccess;
 }
 
