@@ -76,7 +76,7 @@ HELP = {
     "transaction-count": "expect_tx takes exactly the bytes that the copies of the phase bring",
     "phase": "flip the waiter's parity once for each phase that it has waited for",
     "barrier-state": "initialize the barrier once, before its first use, with "
-    "fence.mbarrier_init or a CTA barrier after it",
+    "fence.mbarrier_init or a CTA barrier after it; a cluster barrier if other CTAs use it",
     "named-barrier": "all participants name the same barrier and the same number of threads",
     "divergence": "reconverge the warp (__syncwarp) before the collective instruction, or move it "
     "out of the branch",
