@@ -4,8 +4,6 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STEP   ?= v22
 SHAPE  ?= A
-# Half as many more than cores: tests wait for processes and for time limits.
-WORKERS := $(shell n=$$(nproc 2>/dev/null || echo 2); n=$$((n + n / 2)); echo $$((n < 8 ? n : 8)))
 # In a virtual environment that `make release` makes: they bring 40 packages that nothing else needs.
 RELEASE_TOOLS := twine==7.0.0 check-wheel-contents==0.6.3
 
@@ -23,10 +21,10 @@ demo: setup  ## a Blackwell kernel without one of its lines: what the checker sa
 	@$(BIN)/kernelbench demo
 
 test: check  ## all checks, then every test that needs no GPU
-	$(BIN)/python -m pytest -m "not gpu and not long" -q -n $(WORKERS) --dist worksteal
+	$(BIN)/python -m pytest -m "not gpu and not long" -q -n auto --maxprocesses 8 --dist worksteal
 
 test-long: check  ## what takes longer than `make test`: every step built anew, larger samples
-	$(BIN)/python -m pytest -m "long and not gpu" -q --durations=10 -n $(WORKERS) --dist worksteal
+	$(BIN)/python -m pytest -m "long and not gpu" -q --durations=10 -n auto --maxprocesses 8 --dist worksteal
 
 bench: setup-dev  ## measure what users wait for (results/bench.md) and the emulator (docs/evidence-ptx.md) (BENCH="--against REF")
 	$(BIN)/python tools/bench.py $(BENCH)
