@@ -100,6 +100,7 @@ def inline_svg(figure: Any, marks: Marks, key: str, label: str, sheet: StyleShee
     _shorten(root, sheet)
     while _unwrap(root):
         pass
+    _join_lines(root)
     root.attrib.clear()
     root.attrib |= {
         "class": "plot", "viewBox": f"0 0 {width:.0f} {height:.0f}", "role": "group",
@@ -195,6 +196,21 @@ def _unwrap(root: ElementTree.Element) -> bool:
                 parent[place : place + 1] = [*child]
                 found = True
     return found
+
+
+def _join_lines(root: ElementTree.Element) -> None:
+    """Make one path of neighbours that are open lines of one style."""
+    for parent in root.iter():
+        last: ElementTree.Element | None = None
+        for child in [*parent]:
+            line = child.attrib.keys() == {"d", "class"} and "z" not in child.attrib["d"]
+            if not line or len(child):
+                last = None
+            elif last is not None and last.attrib["class"] == child.attrib["class"]:
+                last.attrib["d"] += child.attrib["d"]
+                parent.remove(child)
+            else:
+                last = child
 
 
 def _text(root: ElementTree.Element) -> str:
