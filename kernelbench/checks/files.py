@@ -84,7 +84,7 @@ class FileAsked:
         new_bytes: What new memory of a script's holds; None for NaN.
         set_back: In which memory its launches find words as they were first; empty for none.
         untuned: A kernel that Triton's autotuner does not run; empty for none.
-        run: The seed of a program's run that has failed, to be made again; -1 for none.
+        again: Whether a program has run, and does so once more for what that run finds.
     """
 
     file: str
@@ -97,16 +97,12 @@ class FileAsked:
     new_bytes: int | None = None
     set_back: str = ""
     untuned: str = ""
-    run: int = -1
+    again: bool = False
 
     @property
     def has_run(self) -> bool:
         """Whether it has run as it is, and printed everything once."""
-        return self.new_bytes is not None or bool(self.set_back or self.untuned) or self.run >= 0
-
-    def in_run(self, seed: int) -> FileAsked:
-        """A program's run in single schedules."""
-        return replace(self, run=seed, seed=seed, schedules=1)
+        return self.again or self.new_bytes is not None or bool(self.set_back or self.untuned)
 
 
 _NEW_MEMORY = "fails once memory that nothing has written holds other values"
@@ -409,7 +405,8 @@ def _answer(asked: FileAsked, shown: Callable[[], object]) -> tuple[FileAnswer, 
         if again.end in ("wrong", "fault"):
             return replace(again, end="wrong", reason=f"it {_NEW_MEMORY}"), asked.sms
     if answer.fails_with >= 0:
-        again = _one_answer(asked.in_run(answer.fails_with), shown)
+        run = replace(asked, seed=answer.fails_with, schedules=1, again=True)
+        again = _one_answer(run, shown)
         why = (replace(each, run=answer.fails_with) for each in again.launches)
         wrong = tuple(each for each in why if each.report.errors)
         return replace(answer, launches=(*answer.launches, *wrong)), asked.sms

@@ -201,14 +201,7 @@ def program_library(program: ProgramSources, arch: int) -> Path:
         [*_linker(*_ENDS), *emulated_flags(arch), *flags, *link, *_device_link(flags)],
     )  # fmt: skip
     try:
-        try:
-            return compiler.build(program_recipe(recipe))
-        except CompileFailure as error:
-            if _LAMBDAS not in error.reason:
-                raise
-            # In a header of the program.
-            with_them = replace(recipe, flags=[*recipe.flags, _LAMBDAS])
-            return compiler.build(program_recipe(with_them))
+        return _built(program_recipe(recipe))
     except CompileFailure as error:
         if missing := lacking(error):
             raise UsageError(f"{file}: {missing}", LACKING_HINT) from error
@@ -219,6 +212,16 @@ def program_library(program: ProgramSources, arch: int) -> Path:
                 "NAME,LIBRARY), or have your own build link: kernelbench check --build COMMAND",
             ) from error
         raise UsageError(error.message, error.hint) from error
+
+
+def _built(recipe: Recipe) -> Path:
+    """What a recipe makes, with lambdas for the device if a header turns out to have some."""
+    try:
+        return compiler.build(recipe)
+    except CompileFailure as error:
+        if _LAMBDAS not in error.reason:
+            raise
+        return compiler.build(replace(recipe, flags=[*recipe.flags, _LAMBDAS]))
 
 
 def is_one_thread(library: Path) -> bool:
