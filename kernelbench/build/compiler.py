@@ -79,11 +79,13 @@ def compile_shared(
     link_flags: Sequence[str] | None = None,
     facts: Sequence[str] = (),
     names: Mapping[Path, str] | None = None,
+    precompiled: Path | None = None,
 ) -> Path:
     """A shared library made of ``sources``, from the cache or built now.
 
     Args:
         compiler: :func:`nvcc` by default; the others are those of :class:`Recipe`.
+        precompiled: Kept in the cache, parsed.
 
     Raises:
         CompileFailure: If the sources do not compile (first error and the log's path).
@@ -92,7 +94,10 @@ def compile_shared(
     """
     compiler = compiler or needed_nvcc(name)
     return build(
-        Recipe(name, compiler, sources, flags, include_dirs, link_flags, facts, names or {})
+        Recipe(
+            name, compiler, sources, flags, include_dirs, link_flags, facts, names or {},
+            precompiled, keeps_parsed=True,
+        )  # fmt: skip
     )
 
 
@@ -318,9 +323,9 @@ def _precompiled(recipe: Recipe, folder: Path) -> Iterator[tuple[list[str], list
         return (yield [], [])
     header = folder / source.name
     parsed = header.with_name(f"{header.name}.gch")
-    as_header = ["-fPIC", "-x", "c++-header"]
+    as_header = ["-c", "-fPIC", "-x", "c++-header"]
     if through_nvcc:
-        as_header = ["-c", "-x", "c++", "-Xcompiler", ",".join(as_header)]
+        as_header = ["-c", "-x", "c++", "-Xcompiler", ",".join(as_header[1:])]
     try:
         if recipe.keeps_parsed:
             with contextlib.suppress(CompileFailure):
@@ -342,9 +347,10 @@ def _precompiled(recipe: Recipe, folder: Path) -> Iterator[tuple[list[str], list
 def _kept(recipe: Recipe, source: Path, as_header: Sequence[str]) -> Path | None:
     """A header parsed, for this place; None for a first build, which would gain nothing."""
     name = f"{source.name}, parsed for {recipe.name.rpartition('(')[2].rstrip(')')}"
-    here = [str(each) for each in (source, *recipe.include_dirs)]
+    folders = [each for each in recipe.include_dirs if source.is_relative_to(each)]
+    here = [str(each) for each in (source, *folders)]
     flags = [*recipe.flags, *as_header]
-    header = Recipe(name, recipe.compiler, [source], flags, recipe.include_dirs, None, here)
+    header = Recipe(name, recipe.compiler, [source], flags, folders, None, here)
     asked = cache_dir() / "locks" / f"{recipe_key(header)}.asked"
     if asked.exists():
         return build(header)

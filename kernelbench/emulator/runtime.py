@@ -163,6 +163,7 @@ def step_library(
         compiler=with_compiler,
         link_flags=link,
         names=names,
+        precompiled=common / "backend" / "emu" / "precompiled.hpp",
     )
 
 
