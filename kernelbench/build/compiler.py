@@ -93,12 +93,11 @@ def compile_shared(
             full.
     """
     compiler = compiler or needed_nvcc(name)
-    return build(
-        Recipe(
-            name, compiler, sources, flags, include_dirs, link_flags, facts, names or {},
-            precompiled, keeps_parsed=True,
-        )  # fmt: skip
-    )
+    recipe = Recipe(
+        name, compiler, sources, flags, include_dirs, link_flags, facts, names or {}, precompiled,
+        keeps_parsed=True,
+    )  # fmt: skip
+    return build(recipe)
 
 
 def needed_nvcc(name: str) -> Compiler:

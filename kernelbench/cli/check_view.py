@@ -17,7 +17,7 @@ from kernelbench.checks.rows import CheckRow, FileOptions, Seen, StepCheck
 from kernelbench.emulator import diagnostics
 from kernelbench.emulator.assumptions import ASSUMPTIONS, LAUNCH_ASSUMPTIONS
 from kernelbench.emulator.decisions import in_words
-from kernelbench.emulator.findings import Access, Waiting, first_cause
+from kernelbench.emulator.findings import Access, Finding, Waiting, first_cause
 from kernelbench.emulator.identity import code_at
 from kernelbench.machine import environment
 from kernelbench.project.shipped import shipped_names, shipped_root
@@ -204,14 +204,15 @@ class View(console.Watching):
             for seen in row.seen:
                 causes.setdefault(seen.finding.identity, []).append((row, seen))
         open_ones = [found for found in causes.values() if not all(s.allowed for _, s in found)]
-        open_ones.sort(key=lambda found: not diagnostics.is_between_operations(found[0][1].finding))
+        open_ones.sort(key=lambda found: diagnostics.distance(found[0][1].finding))
         blocks: dict[object, list[Sequence[tuple[CheckRow, Seen]]]] = {}
         for found in open_ones:
             row, seen = found[0]
             kernel = row.shape if self._plan is not None and self._plan.files else ""
-            cause = diagnostics.cause_of(seen.finding, seen.waits, [s.finding for s in row.seen])
+            cause = diagnostics.cause_of(seen.finding, seen.waits, _beside(row))
             blocks.setdefault((kernel, cause), []).append(found)
-        for first, *others in [*blocks.values()][: self._max_findings]:
+        for block in [*blocks.values()][: self._max_findings]:
+            first, *others = sorted(block, key=lambda found: not _is_cause(*found[0]))
             self._cause(step, first, others)
         if len(blocks) > self._max_findings:
             self._line(f"… and {len(blocks) - self._max_findings} more findings", "dim")
@@ -424,6 +425,14 @@ class View(console.Watching):
         console.show(shown, self._to, right=figures, prose=("  not taken", ""), spare=[figures])
         if len(found.missed) > _SHOWN_BRANCHES:
             self._line(f"  … and {len(found.missed) - _SHOWN_BRANCHES} more lines", "dim")
+
+
+def _beside(row: CheckRow) -> list[Finding]:
+    return [seen.finding for seen in row.seen]
+
+
+def _is_cause(row: CheckRow, seen: Seen) -> bool:
+    return diagnostics.is_cause(seen.finding, seen.waits, _beside(row))
 
 
 @functools.cache

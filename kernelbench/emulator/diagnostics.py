@@ -6,6 +6,7 @@ The layout is rustc's. A line is a pair of a style and a text; styles are the ke
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 import textwrap
@@ -39,9 +40,13 @@ _INSTRUCTION = re.compile(r'^[^"]*"[^"]*\b[a-z]\w*\.[a-z]')
 _LONGEST_ASM = 12
 
 #: How the runtime ends a race between a launch and another operation of the program.
-_NARROW = "which does not reach the host"
-_BETWEEN_OPERATIONS = ("nothing orders the two", "nothing orders the two streams", "the host wait",
-                       _NARROW)  # fmt: skip
+_NARROW = ("which does not reach the host", "which does not reach another GPU")
+_UNFENCED = "; no fence follows the flag"
+_NOT_COVERED = "; the flag's release does not cover it"
+_BETWEEN_OPERATIONS = (
+    "nothing orders the two", "nothing orders the two streams", "the host wait",
+    *_NARROW, _UNFENCED, _NOT_COVERED,
+)  # fmt: skip
 _TOO_NARROW = "the scope of an atomic does not reach the other"
 _SCOPES = (_TOO_NARROW, "has a scope that does not reach this one")
 _OF_REGISTERS = "waits for registers of its CTA"
@@ -111,6 +116,15 @@ def report_lines(report: EmulatorReport, max_findings: int | None = None) -> Ite
         yield from _chain(report.waits, WIDTH)
 
 
+def distance(finding: Finding) -> float:
+    """How far what a finding is about lies apart, for the cause to come first.
+
+    What orders two operations of a program orders all before the first with all behind the second:
+    of several races the one of neighbours is the cause.
+    """
+    return finding.apart if is_between_operations(finding) else math.inf
+
+
 def is_between_operations(finding: Finding) -> bool:
     """Whether it is a race between launches, copies and the host, which may cause the others."""
     return finding.kind == "race" and finding.text.endswith(_BETWEEN_OPERATIONS)
@@ -120,8 +134,12 @@ def cause_of(finding: Finding, waits: Sequence[Waiting], beside: Sequence[Findin
     """Equal for hangs that lack the same of a barrier, whoever waits for it at which line, and for
     what differs in the buffer alone, as by its size.
 
-    A read of nothing has the cause of the race or early read beside it that has its line.
+    A read of nothing has the cause of the race or early read beside it that has its line. What is
+    read early of a copy that does not wait for its readers has the copy's.
     """
+    for other in beside if finding.kind == "early-read" else ():
+        if other.kind == "overwrite" and _lines(other) == _lines(finding)[::-1]:
+            return _conflict(other)
     for other in beside if finding.kind == "unwritten" and finding.buffer else ():
         sides = (other.access, other.other) if other.kind in ("race", "early-read") else ()
         if other.buffer == finding.buffer and finding.access in sides:
@@ -132,8 +150,17 @@ def cause_of(finding: Finding, waits: Sequence[Waiting], beside: Sequence[Findin
     return without_indices(cause.what), cause.needs
 
 
+def is_cause(finding: Finding, waits: Sequence[Waiting], beside: Sequence[Finding]) -> bool:
+    """Whether no finding beside it has caused it."""
+    return cause_of(finding, waits, beside) == cause_of(finding, waits)
+
+
+def _lines(finding: Finding) -> tuple[str, str]:
+    return finding.access.where, finding.other.where if finding.other else ""
+
+
 def _conflict(finding: Finding) -> object:
-    here, there = finding.access.where, finding.other.where if finding.other else ""
+    here, there = _lines(finding)
     if finding.text.endswith(_SCOPES) and finding.buffer:
         return finding.kind, _SCOPES, finding.buffer  # wherever it is accessed
     text = re.sub(r"\ballocation \d+ of ", "allocation of ", finding.text)  # of a loop's rounds
@@ -195,8 +222,12 @@ def _help(finding: Finding) -> str:
     """What to do, with the lines that it is to be done at."""
     text = finding.text
     special = {
-        "release to the host at the scope of the system: __threadfence_system() before the flag, "
-        "or an atomic of cuda::thread_scope_system": text.endswith(_NARROW),
+        "release at the scope of the system: __threadfence_system() before the flag, or a release "
+        "by an atomic of cuda::thread_scope_system": text.endswith(_NARROW),
+        "put a fence behind the poll of the flag (__threadfence()), or let it acquire "
+        "(cuda::memory_order_acquire, ld.acquire)": text.endswith(_UNFENCED),
+        "raise the flag behind every access that it stands for: __syncthreads() between {other} "
+        "and the thread that releases the flag": text.endswith(_NOT_COVERED),
         "order the two operations: one stream for both, cudaEventRecord and cudaStreamWaitEvent "
         "(in torch wait_stream or wait_event), or a synchronization by the host between "
         "them": is_between_operations(finding),
@@ -206,6 +237,9 @@ def _help(finding: Finding) -> str:
         "needs no data: who waits for it waits for what it has waited for": _BETWEEN in text,
         "give {both} a scope that has both threads: atomicAdd in place of atomicAdd_block, "
         "cuda::thread_scope_device, or .gpu in PTX": text.endswith(_TOO_NARROW),
+        "put cluster.sync() before the first access to another CTA's shared memory": text.endswith(
+            "behind that CTA's start"
+        ),
         "make {both} atomic, or order the two CTAs: __threadfence() between the write and the "
         "atomic that announces it and after the one that observes it (or release and acquire at "
         "gpu scope), or two launches": finding.between_ctas,
@@ -227,6 +261,8 @@ def _help(finding: Finding) -> str:
         "let both roles count alike: {here} asks for a parity once more, with a phase in between "
         "that it has not waited for; stage and parity go on from one tile to the next in the "
         "waiter as in the one who arrives": " and has skipped a phase" in text,
+        "give mbarrier.init ({other}) the number of arrivals of one phase, if more arrive; else "
+        "flip the waiter's parity once for each phase": text.endswith("the waiter was lapped"),
         "give the barrier the number of threads that come to it, each time the same": finding.kind
         == "hang"
         and " waits for named barrier" in text,
@@ -236,7 +272,7 @@ def _help(finding: Finding) -> str:
         "launch on the GPU that has the memory (cudaSetDevice before it), or let the other one "
         "in": _ANOTHER_GPUS in text,
     }
-    here, other = finding.access.where, finding.other.where if finding.other else ""
+    here, other = _lines(finding)
     in_script = ".py:" in here and ".py:" in other and finding.kind == "race"
     special[_ORDER_IN_SCRIPT] = in_script
     both = f"{here} and {other}" if other and here != other else "the two accesses"

@@ -99,6 +99,8 @@ class Finding:
         kernel: The kernel's entry; empty if unknown.
         identity: Equal for the same fault found again (:mod:`kernelbench.emulator.identity`).
         abroad: Whether the other access is another CTA's.
+        apart: Of a race of two operations of a program: how many others it has asked for between
+            them, at least.
     """
 
     kind: str
@@ -114,6 +116,7 @@ class Finding:
     kernel: str = ""
     identity: str = ""
     abroad: bool = False
+    apart: int = 0
 
     @property
     def between_ctas(self) -> bool:
@@ -321,6 +324,7 @@ def _finding(found: Mapping[str, Any]) -> Finding:
         count=int(found.get("count", 1)),
         kernel=str(found["kernel"]),
         abroad=bool(found.get("abroad")),
+        apart=int(found.get("apart", 0)),
     )
 
 

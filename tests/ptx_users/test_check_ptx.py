@@ -19,7 +19,7 @@ from kernelbench.checks.file_kinds import is_file_to_check
 from kernelbench.checks.files import FileAsked, answer_to
 from kernelbench.checks.rows import CheckRequest, FileOptions
 from kernelbench.emulator.assumptions import HOST_IN_TURN
-from kernelbench.emulator.diagnostics import cause_of
+from kernelbench.emulator.diagnostics import cause_of, is_cause
 from kernelbench.emulator.findings import Access, Finding
 from kernelbench.machine.toolchain import emulator_compiler
 from kernelbench.ptx.hosts.checked_launches import CheckedLaunches
@@ -304,6 +304,20 @@ def test_rounds_of_a_loop_have_one_cause():
         for at, of in ((2, 0), (3, 0), (4, 1))
     )
     assert cause_of(one, ()) == cause_of(again, ()) != cause_of(other, ())
+
+
+def test_a_copy_that_overtakes_its_readers_is_the_cause_of_early_reads():
+    copy, read, other = Access("fetch", "a.cu:5"), Access("", "a.cu:9"), Access("", "a.cu:11")
+    early, alone, late = (
+        Finding(kind, "", here, there, "", (0,), 0, 0, 1, identity=kind + here.where)
+        for kind, here, there in (
+            ("early-read", read, copy), ("early-read", other, copy), ("overwrite", copy, read)
+        )
+    )  # fmt: skip
+    beside = [early, late]
+    assert cause_of(early, (), beside) == cause_of(late, (), beside) == cause_of(late, ())
+    assert is_cause(late, (), beside) and not is_cause(early, (), beside)
+    assert is_cause(alone, (), beside) and is_cause(early, (), [early])
 
 
 def test_small_tensors_that_launches_leave_changed():

@@ -861,6 +861,14 @@ WORDS = {
 }  # fmt: skip
 
 
+def test_streams_that_wait_for_each_other(checked: Callable[..., Outcome]) -> None:
+    """The first wait is named, and nothing comes after it."""
+    outcome = checked("words.cu", ("added, round - 1,", "added, round,"), options=("-lcuda",))
+    assert "error[hang]: a stream waits for a value of a word" in outcome.out
+    assert "(first, added, round, CU_STREAM_WAIT_VALUE_GEQ)" in outcome.out
+    assert "error[race]" not in outcome.out and outcome.code == 3, outcome.out
+
+
 def test_streams_wait_for_words(checked: Callable[..., Outcome]) -> None:
     outcome = checked("words.cu", options=("-lcuda",))
     assert outcome.code == 0 and "2 clean of 2" in outcome.out, outcome.out
@@ -1082,6 +1090,20 @@ def test_a_kernel_that_is_refused_may_stand_unused(bench: Bench, tmp_path: Path)
         r"adds: unsupported PTX: multimem\.\S+ at unused\.cu:5, unused\.ptx:\d+ \(no translation\)",
         outcome.error,
     ), outcome.error
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_another_cta_has_to_have_started(checked: Callable[..., Outcome], waits: bool) -> None:
+    """CUDA programming guide, "Distributed Shared Memory"."""
+    to_another = "*cluster.map_shared_rank(&told, 3 - cluster.block_rank()) = 1;"
+    outcome = checked(
+        "cluster.cu",
+        ("__shared__ float part;", "__shared__ float part, told;"),
+        ("part = 0;\n", f"part = 0;\n  {'cluster.sync();' * waits}\n  {to_another}\n"),
+    )
+    said = "error[race]: a store writes shared memory of a CTA that may not have started"
+    assert (said in outcome.out) != waits, outcome.out
+    assert outcome.code == (0 if waits else 3), outcome.out
 
 
 @pytest.mark.parametrize(

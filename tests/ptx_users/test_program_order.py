@@ -154,6 +154,17 @@ def test_what_streams_and_the_host_lack(checked: Checked, lacks: str) -> None:
     assert place(":::", "order.cu", outcome.out), outcome.out
 
 
+def test_the_race_of_neighbours_comes_first(checked: Checked) -> None:
+    """The host fills too early, too, since the kernel that it waits for did not wait."""
+    outcome = checked(
+        "order.cu", _without("cudaStreamWaitEvent(s.second, s.done, 0);  // ring"),
+        schedules=1, arch=90,
+    )  # fmt: skip
+    first, *others = re.findall(r"^error\[race\].*", outcome.out, re.MULTILINE)
+    assert "kernel scale on stream" in first and "the host" not in first, outcome.out
+    assert any("that the host writes" in each for each in others), outcome.out
+
+
 @pytest.mark.parametrize("lacks", [*(pytest.param(each, marks=pytest.mark.long) for each in PDL)])
 def test_what_dependent_launches_lack(checked: Checked, lacks: str) -> None:
     replaced, found = PDL[lacks]
@@ -279,6 +290,27 @@ def test_a_kernel_of_another_gpu_may_come_first(checked: Checked, stale: bool) -
     assert "reads: nothing orders the two" in outcome.out and outcome.code == 3
     again = r"rerun: kernelbench check \S*peer_flags\.cu --gpus 2 --seed 1 --schedules 1\n"
     assert re.search(again, outcome.out)
+
+
+#: Edits of the two kernels, what is said of the flag then, and what to do.
+FLAGS = {
+    "scope": (("__threadfence_system()", "__threadfence()"), "which does not reach another GPU",
+              "help: release at the scope of the system"),
+    "raised early": (("__syncthreads();\n  if", "if"), "the flag's release does not cover it",
+                     "help: raise the flag behind every access"),
+    "not acquired": (("ld.acquire.sys", "ld.relaxed.sys"), "no fence follows the flag",
+                     "help: put a fence behind the poll"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("flag", FLAGS)
+def test_why_a_flag_of_another_gpu_orders_nothing(checked: Checked, flag: str) -> None:
+    """PTX ISA, 8.6 and 8.9: scopes, and what a release covers."""
+    edit, said, to_do = FLAGS[flag]
+    twice = [edit] * (1 + (flag == "scope"))  # each has the first place only
+    outcome = checked("peer_flags.cu", *twice, options=("--gpus", 2, "--schedules", 2))
+    assert outcome.code == 3, outcome.out
+    assert f"{said}\n" in outcome.out and to_do in outcome.out, outcome.out
 
 
 @pytest.mark.long

@@ -221,6 +221,24 @@ void graph_of_two_branches() {
 
 }  // namespace
 
+// The host fills what it uploads again once the kernel has read the upload.
+void ring() {
+  Streams s;
+  float *staged = device(), *out = device(), *host;
+  cudaMallocHost(&host, kBytes);
+  for (int turn = 0; turn < 2; ++turn) {
+    if (turn > 0) cudaEventSynchronize(s.used);
+    for (int i = 0; i < kCount; ++i) host[i] = turn;
+    cudaMemcpyAsync(staged, host, kBytes, cudaMemcpyHostToDevice, s.first);
+    cudaEventRecord(s.done, s.first);
+    cudaStreamWaitEvent(s.second, s.done, 0);  // ring
+    scale<<<4, kThreads, 0, s.second>>>(staged);
+    add<<<4, kThreads, 0, s.second>>>(staged, staged, out);
+    cudaEventRecord(s.used, s.second);
+  }
+  cudaDeviceSynchronize();
+  cudaFreeHost(host);
+}
 int main() {
   event_between_kernels();
   nothing_in_common();
@@ -235,6 +253,7 @@ int main() {
   managed_result();
   copy_within_the_device();
   graph_of_two_branches();
+  ring();
   CHECK(cudaGetLastError());
   return 0;
 }

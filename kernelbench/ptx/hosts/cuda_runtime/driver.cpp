@@ -84,6 +84,7 @@ CUresult wait_for_value(CUstream stream, CUdeviceptr address, Value value, unsig
   What what;
   what.kind = Kind::kTransfer;
   what.ready = [=] { return is_right(word.now()); };
+  what.waits_at = call_site();
   return result(submit(stream, work, std::move(what)));
 }
 

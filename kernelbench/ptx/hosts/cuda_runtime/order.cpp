@@ -237,7 +237,7 @@ void given_no_longer(const void* data) {
 
 // CUDA runtime API, cudaLaunchHostFunc: its argument is the caller's, until the call is over.
 Work host_function(const std::function<void()>& call, const void* data) {
-  return [call, data, name = std::string(call_name), pc = call_site(), kept = bytes_at<16>(data),
+  return [call, data, name = std::string(call_name), pc = call_site(), kept = bytes_at<8>(data),
           changed = given_otherwise(data)] {
     given_no_longer(data);
     constexpr const char* kUnordered = ": nothing has made the host wait";
@@ -245,7 +245,7 @@ Work host_function(const std::function<void()>& call, const void* data) {
       note_race(pc, "what " + name + " calls was not called before main ended" + kUnordered);
       return cudaSuccess;
     }
-    if (changed || kept != bytes_at<16>(data)) {
+    if (changed || kept != bytes_at<8>(data)) {
       note_race(pc,
                 "what " + name + " gives its function was changed before the call" + kUnordered);
     }

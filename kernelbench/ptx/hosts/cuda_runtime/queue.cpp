@@ -80,8 +80,11 @@ cudaError_t nothing() {
 
 // Of a launch of the program that nobody has waited for when it failed.
 cudaError_t failed_unseen = cudaSuccess;
+// By a wait that nothing ends: nothing comes after it.
+bool stuck = false;
 
 cudaError_t perform(Task task, const Work& work) {
+  if (stuck) return cudaErrorLaunchFailure;
   running.push_back(task);
   order_begins(task);
   const cudaError_t ended = work();
@@ -574,6 +577,15 @@ void word_written(const Word& word, uint64_t before, bool hands_on) {
 
 namespace {
 
+// Of a wait that goes on and those that have not begun, the first that the program has asked for:
+// the others may wait for what comes behind it.
+const void* first_asked_for(Task goes_on, const void* pc) {
+  const auto first = std::find_if(pending.begin(), pending.end(), [](const auto& each) {
+    return each.second.what.ready && !each.second.what.ready();
+  });
+  return first == pending.end() || first->first > goes_on ? pc : first->second.what.waits_at;
+}
+
 // CUDA driver API, "Stream Memory Operations". What writes the word comes first, and as late as it
 // may; a kernel may write it, too. The first value that was right, and stayed so, ends the wait.
 cudaError_t see_word(const Word& word, const std::function<bool(uint64_t)>& is_right,
@@ -588,7 +600,9 @@ cudaError_t see_word(const Word& word, const std::function<bool(uint64_t)>& is_r
       finish(*writes, false);
       order_begins(waits);
     } else if (others(1) == 0) {
-      host_found(true, pc, "a stream waits for a value of a word that nothing writes");
+      host_found(true, first_asked_for(waits, pc),
+                 "a stream waits for a value of a word that nothing writes");
+      stuck = true;
       return cudaErrorLaunchFailure;
     }
   }

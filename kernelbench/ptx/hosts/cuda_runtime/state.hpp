@@ -195,11 +195,13 @@ struct What {
   cudaEvent_t waits = nullptr;
   // Those whose memory it is of: in a default stream it is in order with theirs.
   Gpus gpus = 0;
-  void* memory = nullptr;       // that it allocates or frees
-  const void* word = nullptr;   // that it writes for a stream to wait for
-  uint64_t value = 0;           // which it gets then
-  std::function<bool()> ready;  // of a wait for a word: whether its value is right now
-  bool passes = false;          // a launch behind it may begin early behind the launch before it
+  void* memory = nullptr;      // that it allocates or frees
+  const void* word = nullptr;  // that it writes for a stream to wait for
+  uint64_t value = 0;          // which it gets then
+  // Of a wait for a word: whether its value is right now, and the call.
+  std::function<bool()> ready;
+  const void* waits_at = nullptr;
+  bool passes = false;  // a launch behind it may begin early behind the launch before it
 };
 inline What of_memory(Kind kind, void* memory) {
   What what;

@@ -65,6 +65,8 @@ struct Finding {
   bool same_value = false;     // both store the same to it, in every repeat
   // Of a race of a load with a store of one CTA: the thread that loads; each repeat has its own.
   std::optional<int32_t> reader = {};
+  // Of a race of two operations of a program: how many it has asked for between them.
+  uint32_t apart = 0;
   std::string buffer;  // of global memory, with the place in it
   std::string text;    // one sentence; no addresses
 };

@@ -285,6 +285,7 @@ class Accessing {
                       .pc = actor_.pc,
                       .other_pc = place_pc(earlier),
                       .formal = handed == Handed::kSupposed,
+                      .apart = apart(mine, *other),
                       .buffer = region_.at(word * 4),
                       .text = actor_.what + std::string(writing_ ? " writes " : " reads ") +
                               region_.name + unordered_text(mine, *other, wrote, waited, handed)});

@@ -64,6 +64,16 @@ bool covers_access(const Abroad* known, const StreamOperation& by, const Access&
   });
 }
 
+// Whether it releases an access, at a scope that does not reach another GPU.
+bool releases_narrowly(const StreamOperation& by, const Access& access) {
+  return std::any_of(left_by_word.begin(), left_by_word.end(), [&](const auto& word) {
+    return std::any_of(word.second.begin(), word.second.end(), [&](const Left& left) {
+      return left.by == &by && covers_access(left.released.certain.get(), by, access) &&
+             !covers_access(left.released.of_system.get(), by, access);
+    });
+  });
+}
+
 void remember(std::vector<StreamOperation*>& among, StreamOperation& operation) {
   if (std::find(among.begin(), among.end(), &operation) == among.end()) {
     among.push_back(&operation);
@@ -193,7 +203,11 @@ Handed handed_over(const StreamOperation& operation, const Access& earlier, bool
   if (knew(&StreamOperation::acquired, true) || knew(&StreamOperation::supposed, true)) {
     return Handed::kNarrow;
   }
-  return knows_of && covers(knows->observed) ? Handed::kUnfenced : Handed::kNone;
+  if (by.gpu != operation.gpu && releases_narrowly(by, earlier)) return Handed::kNarrow;
+  if (knows_of && covers(knows->observed)) return Handed::kUnfenced;
+  const bool flagged = knows_of && knows->abroad != nullptr &&
+                       knows->abroad->any_of(by.numbers.first, by.numbers.last);
+  return flagged ? Handed::kNotCovered : Handed::kNone;
 }
 
 void forget_released(const void* begin, const void* end) {

@@ -57,7 +57,10 @@ struct FreedMemory {
 std::map<const std::byte*, FreedMemory> freed;
 // Memory that the GPU of the kernel that runs cannot access, with what is said of it.
 std::map<const std::byte*, FreedMemory> out_of_reach;
-bool host_polls = false;    // since everything was done
+uint32_t asked_for = 0;  // operations, since everything was done
+// Of a call and a later operation: how many had been asked for before the last such call ahead.
+std::map<std::pair<Pc, const StreamOperation*>, uint32_t> nearest;
+bool host_polls = false;    // since then
 bool several_poll = false;  // threads of the host, side by side
 // What was found where no launch was.
 Collected outside_launches;
@@ -171,6 +174,37 @@ bool behind(const StreamOperation& operation, const Access& earlier, bool wrote,
   return true;
 }
 
+namespace {
+
+// Why a flag does not order them.
+const char* flag_text(Handed handed, bool by_host) {
+  switch (handed) {
+    case Handed::kUnfenced:
+      return by_host ? "; the flag is not acquired at the scope of the system"
+                     : "; no fence follows the flag";
+    case Handed::kNotCovered:
+      return "; the flag's release does not cover it";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+// In a loop it may be another round's first one whose access is found.
+uint32_t apart(const StreamOperation& one, const StreamOperation& other) {
+  const bool ahead = one.asked < other.asked;
+  const StreamOperation& first = ahead ? one : other;
+  const StreamOperation& second = ahead ? other : one;
+  const auto [known, made] = nearest.try_emplace({first.pc, &second}, first.asked);
+  for (auto each = operations.begin(); made && each != operations.end(); ++each) {
+    const StreamOperation& again = *each->second;
+    if (again.pc != first.pc || again.asked >= second.asked) continue;
+    known->second = std::max(known->second, again.asked);
+  }
+  return second.asked - known->second;
+}
+
 std::string unordered_text(const StreamOperation& operation, const StreamOperation& earlier,
                            bool wrote, bool waited, Handed handed) {
   const std::string done = earlier.kind == StreamOperation::Kind::kAllocate ? " allocates"
@@ -187,15 +221,14 @@ std::string unordered_text(const StreamOperation& operation, const StreamOperati
   if (!is_ahead(operation, earlier)) {
     const bool by_host = earlier.kind == StreamOperation::Kind::kHost ||
                          operation.kind == StreamOperation::Kind::kHost;
-    const std::string unfenced = handed != Handed::kUnfenced ? ""
-                                 : by_host ? "; the flag is not acquired at the scope of the system"
-                                           : "; no fence follows the flag";
     if (handed == Handed::kNarrow) {
       return " that " + earlier.name + done +
-             " and makes known at the scope of the GPU, which does not reach the host";
+             " and makes known at the scope of the GPU, which does not reach " +
+             (by_host ? "the host" : "another GPU");
     }
     return " that " + earlier.name + done +
-           (by_host ? ": nothing has made the host wait" : ": nothing orders the two") + unfenced;
+           (by_host ? ": nothing has made the host wait" : ": nothing orders the two") +
+           flag_text(handed, by_host);
   }
   if (waited) {
     return " that " + earlier.name + done +
@@ -335,6 +368,7 @@ class Touching {
                     .pc = pc_,
                     .other_pc = place_pc(earlier),
                     .formal = handed == Handed::kSupposed,
+                    .apart = apart(operation_, *other),
                     .buffer = name_ + " + " + std::to_string(word * 4),
                     .text = operation_.name + does + name_ +
                             unordered_text(operation_, *other, wrote, false, handed)};
@@ -367,6 +401,8 @@ void forget_order() {
   by_serial.clear();
   first_serial = launches_begun() + 1;
   lengths.clear();
+  asked_for = 0;
+  nearest.clear();
   host = {};
   host_polls = several_poll = false;
   current = nullptr;
@@ -393,6 +429,7 @@ void by_host(Pc pc, const Action& action) {
   auto made = std::make_unique<StreamOperation>();
   made->kind = StreamOperation::Kind::kHost;
   made->number = next_on(0);
+  made->asked = asked_for;
   made->name = "the host";
   made->pc = pc;
   made->outside = made->before = made->waited = host;
@@ -435,6 +472,7 @@ KB_EMU_EXPORT void kb_emu_operation(uint64_t number, uint32_t line, int kind, co
   made->gpu = gpu;
   made->line = line;
   made->number = next_on(line);
+  made->asked = asked_for++;
   made->name = (made->kind == StreamOperation::Kind::kLaunch ? "kernel " : "") + plain(name);
   made->name += stream;
   made->pc = pc;
@@ -460,6 +498,7 @@ KB_EMU_EXPORT void kb_emu_launched_by(uint64_t number, uint32_t line, uint64_t k
   auto made = std::make_unique<StreamOperation>();
   made->line = line;
   made->number = next_on(line);
+  made->asked = asked_for++;
   made->outside = by->waits ? by->waited : by->before;
   made->through = made->outside;
   made->through.add(*made);

@@ -31,6 +31,7 @@ struct StreamOperation {
   Kind kind = Kind::kNothing;
   uint32_t line = 0;
   uint32_t number = 0;  // on its line, from 1
+  uint32_t asked = 0;   // how many the program had asked for before
   uint32_t gpu = 0;
   std::string name;  // as findings have it
   Pc pc = nullptr;   // of the host's call
@@ -104,11 +105,14 @@ void keep_released(const std::vector<std::pair<const void*, Released>>& words, u
 // A thread of the launch has acquired that, or would have; null for nothing.
 void note_acquired(const Released& released);
 // Whether this operation is behind that access of another one, or the access was handed over to it:
-// to whoever knows that, or to an operation before it; without a fence behind the flag, at a scope
-// that does not reach the host, or with fences of other threads.
-enum class Handed : uint8_t { kNone, kUnfenced, kNarrow, kSupposed, kYes };
+// to whoever knows that, or to an operation before it; by a flag whose release does not cover it,
+// without a fence behind the flag, at a scope that does not reach the host or the GPU, or with
+// fences of other threads.
+enum class Handed : uint8_t { kNone, kNotCovered, kUnfenced, kNarrow, kSupposed, kYes };
 Handed handed_over(const StreamOperation& operation, const Access& earlier, bool wrote, bool waited,
                    const Knowledge* knows);
+// How many operations the program has asked for between two, at least.
+uint32_t apart(const StreamOperation& one, const StreamOperation& other);
 // How a finding says that nothing orders an access with the earlier one.
 std::string unordered_text(const StreamOperation& operation, const StreamOperation& earlier,
                            bool wrote, bool waited, Handed handed);

@@ -50,11 +50,38 @@ Actor narrowed(const Actor& actor, uint32_t offset, uint32_t bytes) {
   return result;
 }
 
+// Of the CTA, by anything that its threads have released, or by the cluster's barrier, relaxed or
+// not.
+bool knows_started(const Thread& thread, const Cta& cta) {
+  const auto released = [&thread](const Thread& other) {
+    const auto knows = [&other](const Clock& clock) {
+      return !clock.at.empty() && clock.covers(other.component, 1);
+    };
+    return knows(thread.knows.seen) || knows(thread.passed_by);
+  };
+  const auto waited = [](const Thread& each) { return each.cluster_waits != 0; };
+  const std::vector<Thread>& own = thread.cta->threads;
+  return std::any_of(own.begin(), own.end(), waited) ||
+         std::any_of(cta.threads.begin(), cta.threads.end(), released);
+}
+
+// Programming guide, "Distributed Shared Memory": accesses require that all thread blocks have
+// started executing.
 void note_afar(const Cta& cta, const Actor& actor, bool writing) {
   Thread& thread = self();
   const auto same = [&cta](const AccessAfar& each) { return each.rank == cta.rank; };
   auto at = std::find_if(thread.afar.begin(), thread.afar.end(), same);
-  if (at == thread.afar.end()) at = thread.afar.emplace(at);
+  if (at == thread.afar.end()) {
+    at = thread.afar.emplace(at);
+    if (!knows_started(thread, cta)) {
+      report({.kind = Class::kRace,
+              .pc = actor.pc,
+              .abroad = true,
+              .text = std::string(actor.what) + (writing ? " writes" : " reads") +
+                      " shared memory of a CTA that may not have started: nothing orders the "
+                      "access behind that CTA's start"});
+    }
+  }
   *at = {cta.rank, actor.epoch, thread.cluster_arrivals, writing, actor.pc, actor.what};
 }
 

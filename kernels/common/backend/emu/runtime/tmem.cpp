@@ -208,11 +208,17 @@ void tcgen05_dealloc(uint32_t group, uint32_t tmem, uint32_t columns) {
         tensor.allocations.begin(), tensor.allocations.end(),
         [&](const TmemAllocation& each) { return each.base == tmem && each.columns == columns; });
     if (found == tensor.allocations.end()) {
+      const auto same = std::find_if(tensor.allocations.begin(), tensor.allocations.end(),
+                                     [&](const TmemAllocation& each) { return each.base == tmem; });
+      const std::string there = same == tensor.allocations.end()
+                                    ? ", which no allocation is"
+                                    : "; the allocation there is of " +
+                                          std::to_string(same->columns);
       fail({.kind = Class::kTmemAllocation,
             .pc = pc,
             .tmem_column = tmem & 0xffff,
             .text = std::string(kWhat) + " of " + std::to_string(columns) + " columns at address " +
-                    std::to_string(tmem) + ", which no allocation is"});
+                    std::to_string(tmem) + there});
     }
     // Every earlier use has to be complete, and known to be.
     if (checking()) {
