@@ -336,12 +336,13 @@ void meet_word(const Region& region, size_t word, const Access& writer, const Ac
     known.value = before;
     if (!again) known.changed_by = writer.serial != 0 ? place_pc(writer) : nullptr;
   }
-  if (value == before || actor.overwrites()) return;
+  if (value == before) return;
   const std::string memory = region.name.substr(0, region.name.find(" ("));
+  // Before a store, too: others may still see what was there.
   if (set_back_in && (set_back_in->empty() || *set_back_in == memory)) {
     __atomic_store_n(at, before, __ATOMIC_RELAXED);
   }
-  if (again) return;
+  if (again || actor.overwrites()) return;
   note({.kind = Class::kNotReset,
         .pc = actor.pc,
         .other_pc = place_pc(writer),
