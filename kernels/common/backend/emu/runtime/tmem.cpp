@@ -210,10 +210,10 @@ void tcgen05_dealloc(uint32_t group, uint32_t tmem, uint32_t columns) {
     if (found == tensor.allocations.end()) {
       const auto same = std::find_if(tensor.allocations.begin(), tensor.allocations.end(),
                                      [&](const TmemAllocation& each) { return each.base == tmem; });
-      const std::string there = same == tensor.allocations.end()
-                                    ? ", which no allocation is"
-                                    : "; the allocation there is of " +
-                                          std::to_string(same->columns);
+      const std::string there =
+          same == tensor.allocations.end()
+              ? ", which no allocation is"
+              : "; the allocation there is of " + std::to_string(same->columns);
       fail({.kind = Class::kTmemAllocation,
             .pc = pc,
             .tmem_column = tmem & 0xffff,
