@@ -175,9 +175,9 @@ REFUSED: dict[str, tuple[Callable[[LayerData], dict[str, Any]], str]] = {
     ),
     "nine experts a token": (
         lambda d: {"ids": d.ids.repeat(1, 5)[:, :9], "expert_weights": torch.ones(12, 9)},
-        "topk = 9: l26 takes 1 to 8",
+        "topk = 9: l27 takes 1 to 8",
     ),
-    "odd width": (lambda d: {"hidden": d.hidden[:, :200]}, "H = 200: l26 takes multiples of 128"),
+    "odd width": (lambda d: {"hidden": d.hidden[:, :200]}, "H = 200: l27 takes multiples of 128"),
     "many tokens": (
         lambda d: {"hidden": d.hidden[:1].expand(4097, 256)},
         "M = 4097: the table ends at 4096 tokens",
@@ -262,6 +262,10 @@ def test_memory_is_reserved_once_for_each_stream_and_never_while_a_graph_is_reco
     assert [len(call.hidden) for call in calls[130:]] == [4096, *range(64, 0, -1)]
     largest = calls[0]
     assert largest.output.shape == (4096, SHAPE.h) and largest.w13 is given[1]
+    op._reserve(step, 3, other)
+    recording.now = True
+    with pytest.raises(RuntimeError, match=r"first call .* on its stream while"):
+        op._reserve(step, 3, given)  # its own memory would have to grow
 
 
 def test_one_process_calls_it_on_one_gpu(moe: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -340,8 +344,13 @@ def test_calls_like_one_that_was_looked_at_are_launched_from_cpp(
     expected = bytes(abi.make_layer_call(data, torch.device("cpu"), 0x10))
     assert bytes((ctypes.c_ubyte * 96).in_dll(stub, "seen")) == expected
     fewer = draw(replace(SHAPE, m=1))
-    call(torch.zeros_like(fewer.output, dtype=torch.bfloat16), *operands(fewer))
-    assert counts() == (2, 1)
+    rounded = torch.zeros_like(fewer.output, dtype=torch.bfloat16)
+    written = []
+    for number in (2, 3):  # sums of both are at the same place
+        call(rounded, *operands(fewer))
+        assert counts() == (number, 1)
+        written.append(bytes((ctypes.c_ubyte * 96).in_dll(stub, "seen"))[80:88])
+    assert written[0] == written[1] != expected[80:88]
     hidden, w13, w13_scales, w2, w2_scales, ids, weights = operands(data)
     others = [
         (data.output, hidden.float(), w13, w13_scales, w2, w2_scales, ids, weights),
@@ -354,7 +363,7 @@ def test_calls_like_one_that_was_looked_at_are_launched_from_cpp(
     ]
     for number, tensors in enumerate(others, 2):
         call(*tensors)
-        assert counts() == (2, number)
+        assert counts() == (3, number)
     ctypes.c_int.in_dll(stub, "status").value = 2
     with pytest.raises(RuntimeError, match="moe_layer: no room"):
         call(data.output, *operands(data))
@@ -540,10 +549,10 @@ def test_vllm_is_offered_it_once(vllm: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"hidden_dim": 4096}, "H = 4096: l26 takes multiples of 128 up to 2048"),
-        ({"intermediate_size_per_partition": 96}, "I = 96: l26 takes multiples of 128"),
-        ({"num_local_experts": 1024}, "E = 1024: l26 takes 1 to 512"),
-        ({"experts_per_token": 10}, "topk = 10: l26 takes 1 to 8"),
+        ({"hidden_dim": 16512}, "H = 16512: l27 takes multiples of 128 up to 16384"),
+        ({"intermediate_size_per_partition": 96}, "I = 96: l27 takes multiples of 128"),
+        ({"num_local_experts": 1024}, "E = 1024: l27 takes 1 to 512"),
+        ({"experts_per_token": 10}, "topk = 10: l27 takes 1 to 8"),
         ({"in_dtype": torch.float16}, "hidden states are torch.float16"),
         ({"has_bias": True}, "biases"),
         ({"swiglu_limit": 7.0}, "a SwiGLU with limit"),
@@ -655,8 +664,8 @@ def test_sglang_scales_routed_weights(sglang: Any, moe: ModuleType) -> None:
         ({"apply_router_weight_on_input": True}, "router weights on the input"),
         ({"no_combine": True}, "results of single experts"),
         ({"params_dtype": torch.float16}, "hidden states are torch.float16"),
-        ({"hidden_size": 4096}, "H = 4096: l26 takes"),
-        ({"top_k": 9}, "topk = 9: l26 takes"),
+        ({"hidden_size": 16512}, "H = 16512: l27 takes"),
+        ({"top_k": 9}, "topk = 9: l27 takes"),
     ],
 )
 def test_sglang_keeps_layers_that_the_op_does_not_take(
@@ -762,7 +771,7 @@ def test_the_wheel_has_the_steps_and_the_entry_points(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         entries = archive.read("kernelbench_moe-0.1.0.dist-info/entry_points.txt").decode()
-        text = archive.read("kernelbench_moe/steps/l26.py").decode()
+        text = archive.read("kernelbench_moe/steps/l27.py").decode()
     assert {"kernelbench_moe/steps/l00.py", "kernelbench_moe/steps/__init__.py"} < set(names)
     assert "kernelbench_moe/launcher.cpp" in names
     assert "def custom_kernel(data):" in text

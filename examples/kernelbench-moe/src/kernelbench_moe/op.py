@@ -292,11 +292,12 @@ def _reserve(name: str, stream: int, operands: tuple[torch.Tensor, ...]) -> bool
     if (stream, *sizes) in _reserved:
         return True
     if torch.cuda.is_current_stream_capturing():
-        if any(known[1:] == sizes for known in _reserved):
+        own = any(known[0] == stream for known in _reserved)
+        if not own and any(known[1:] == sizes for known in _reserved):
             return False  # it gets the memory of the stream that was called on last
         raise RuntimeError(
-            f"moe_layer: first call of {name} with H = {h}, I = {sizes[2]}, topk = {topk} while a "
-            "CUDA graph is recorded; make one call with as many tokens before"
+            f"moe_layer: first call of {name} with H = {h}, I = {sizes[2]}, topk = {topk} on its "
+            "stream while a CUDA graph is recorded; make one call with as many tokens before"
         )
     step = load_step(name)
     largest = min(most_tokens(name), LIMITS[name].routes // topk)
