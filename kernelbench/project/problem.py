@@ -162,6 +162,18 @@ class Work:
         return self.bytes_read + self.bytes_written
 
 
+def mean_work(works: Sequence[Work]) -> Work:
+    """What a call must do on average over inputs that take turns, as many of each."""
+    first = works[0]
+    if all(each == first for each in works):
+        return first
+    notes = dict.fromkeys(note for each in works for note in each.notes)
+    sums = map(sum, zip(*((w.flops, w.bytes_read, w.bytes_written) for w in works), strict=True))
+    flops, read, written = (each / len(works) for each in sums)
+    said = (f"mean of {len(works)} draws: {'; '.join(notes)}",) if notes else ()
+    return Work(flops, read, written, first.precision, said)
+
+
 class Problem(Protocol):
     """A problem that steps solve. See ``problems/group_gemm`` for the model implementation."""
 

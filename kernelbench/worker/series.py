@@ -27,7 +27,7 @@ from kernelbench.measure.timing import (
     quiet_gc,
     time_on_cpu,
 )
-from kernelbench.project.problem import Case, Kernel, Work
+from kernelbench.project.problem import Case, Kernel, Work, mean_work
 from kernelbench.records.metrics import Metric
 from kernelbench.records.run_record import ResultStatus
 from kernelbench.worker.jobs import CompareJob, RunJob, Timing
@@ -174,9 +174,9 @@ class Series:
 
 
 def draw_series(job: RunJob | CompareJob, timing: Timing, case: Case, report: Reporter) -> Series:
-    """Draw the input sets and report the work of one call."""
+    """Draw the input sets and report the work of one call, on average of them."""
     report.phase("timed inputs", 600, "reference")
     sets = draw_input_sets(case, job.seed, job.target.device)
-    work = case.problem.work(case.shape, sets[0].inputs)
+    work = mean_work([case.problem.work(case.shape, each.inputs) for each in sets])
     report(WorkCounted(case.shape.name, work))
     return Series(job, timing, case, sets, work, report)
