@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <mutex>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -60,6 +61,7 @@ std::map<const std::byte*, FreedMemory> out_of_reach;
 uint32_t asked_for = 0;  // operations, since everything was done
 // Of a call and a later operation: how many had been asked for before the last such call ahead.
 std::map<std::pair<Pc, const StreamOperation*>, uint32_t> nearest;
+std::mutex nearest_guard;   // a launch's CTAs may be on several OS threads
 bool host_polls = false;    // since then
 bool several_poll = false;  // threads of the host, side by side
 // What was found where no launch was.
@@ -196,6 +198,7 @@ uint32_t apart(const StreamOperation& one, const StreamOperation& other) {
   const bool ahead = one.asked < other.asked;
   const StreamOperation& first = ahead ? one : other;
   const StreamOperation& second = ahead ? other : one;
+  const std::lock_guard lock(nearest_guard);
   const auto [known, made] = nearest.try_emplace({first.pc, &second}, first.asked);
   for (auto each = operations.begin(); made && each != operations.end(); ++each) {
     const StreamOperation& again = *each->second;
