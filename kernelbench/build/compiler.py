@@ -322,9 +322,10 @@ def _precompiled(recipe: Recipe, folder: Path) -> Iterator[tuple[list[str], list
         return (yield [], [])
     header = folder / source.name
     parsed = header.with_name(f"{header.name}.gch")
-    as_header = ["-c", "-fPIC", "-x", "c++-header"]
+    as_header = ["-fPIC", "-x", "c++-header"]
     if through_nvcc:
-        as_header = ["-c", "-x", "c++", "-Xcompiler", ",".join(as_header[1:])]
+        as_header = ["-x", "c++", "-Xcompiler", ",".join(as_header)]
+    as_header = ["-c", *as_header]
     try:
         if recipe.keeps_parsed:
             with contextlib.suppress(CompileFailure):

@@ -17,7 +17,7 @@ from kernelbench.checks.rows import CheckRow, FileOptions, Seen, StepCheck
 from kernelbench.emulator import diagnostics
 from kernelbench.emulator.assumptions import ASSUMPTIONS, LAUNCH_ASSUMPTIONS
 from kernelbench.emulator.decisions import in_words
-from kernelbench.emulator.findings import Access, Finding, Waiting, first_cause
+from kernelbench.emulator.findings import Access, Waiting, first_cause
 from kernelbench.emulator.identity import code_at
 from kernelbench.machine import environment
 from kernelbench.project.shipped import shipped_names, shipped_root
@@ -209,7 +209,7 @@ class View(console.Watching):
         for found in open_ones:
             row, seen = found[0]
             kernel = row.shape if self._plan is not None and self._plan.files else ""
-            cause = diagnostics.cause_of(seen.finding, seen.waits, _beside(row))
+            cause = diagnostics.cause_of(seen.finding, seen.waits, [s.finding for s in row.seen])
             blocks.setdefault((kernel, cause), []).append(found)
         for block in [*blocks.values()][: self._max_findings]:
             first, *others = sorted(block, key=lambda found: not _is_cause(*found[0]))
@@ -427,12 +427,8 @@ class View(console.Watching):
             self._line(f"  … and {len(found.missed) - _SHOWN_BRANCHES} more lines", "dim")
 
 
-def _beside(row: CheckRow) -> list[Finding]:
-    return [seen.finding for seen in row.seen]
-
-
 def _is_cause(row: CheckRow, seen: Seen) -> bool:
-    return diagnostics.is_cause(seen.finding, seen.waits, _beside(row))
+    return diagnostics.is_cause(seen.finding, seen.waits, [each.finding for each in row.seen])
 
 
 @functools.cache
