@@ -20,10 +20,10 @@ run: setup  ## set up what is missing, then check and time STEP=v22 on SHAPE=A
 demo: setup  ## a Blackwell kernel without one of its lines: what the checker says of it
 	@$(BIN)/kernelbench demo
 
-test: check  ## all checks, then every test that needs no GPU
+test: check  ## all checks, then the tests that need no GPU and are not long
 	$(BIN)/python -m pytest -m "not gpu and not long" -q -n auto --maxprocesses 8 --dist worksteal
 
-test-long: check  ## what takes longer than `make test`: every step built anew, larger samples
+test-long: check  ## what `make test` leaves out: every step built anew, larger samples, more programs
 	$(BIN)/python -m pytest -m "long and not gpu" -q --durations=10 -n auto --maxprocesses 8 --dist worksteal
 
 bench: setup-dev  ## measure what users wait for (results/bench.md) and the emulator (docs/evidence-ptx.md) (BENCH="--against REF")

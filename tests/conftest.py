@@ -45,6 +45,17 @@ def pytest_collection_finish() -> None:
 
 
 ROOT = Path(__file__).resolve().parents[1]
+#: Left to `make test-long`, by what `make test` has taken for each: about 3 s or more of a core.
+LONG = frozenset((ROOT / "tests" / "long_tests.txt").read_text().splitlines())
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m is looked at
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid in LONG:
+            item.add_marker(pytest.mark.long)
+
+
 SUBMISSIONS = ROOT / "tests" / "submissions"
 MAIN = str(ROOT / "kernelbench" / "__main__.py")
 
