@@ -257,6 +257,37 @@ int main() {
 """
 
 
+_NEVER_WAITS = """
+__global__ void step(int* left) {
+  if (*left > 0) --*left;
+}
+int main() {
+  int *left, *seen;
+  cudaMalloc(&left, 4);
+  cudaMallocHost(&seen, 4);
+  *seen = 3;
+  cudaMemcpy(left, seen, 4, cudaMemcpyHostToDevice);
+  cudaStream_t stream;
+  cudaStreamCreate(&stream);
+  while (*seen > 0) {
+    step<<<(*seen + 1) / 4, 1, 0, stream>>>(left);
+    cudaMemcpyAsync(seen, left, 4, cudaMemcpyDeviceToHost, stream);
+  }
+  return cudaDeviceSynchronize();
+}
+"""
+
+
+def test_a_host_that_never_waits_finds_the_gpu_at_work(
+    bench: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    """Else what it asks for goes on until memory is full."""
+    (tmp_path / "levels.cu").write_text(_NEVER_WAITS)
+    outcome = bench("check", "levels.cu", cwd=tmp_path)
+    first = next(line for line in outcome.out.splitlines() if line.startswith("error"))
+    assert outcome.code == 3 and "the host reads" in first, outcome.out
+
+
 @pytest.mark.parametrize(("sms", "fills"), [(18, True), (20, False)])  # 32 CTAs on each
 def test_more_ctas_poll_than_a_hang_lists(
     bench: Callable[..., Outcome], tmp_path: Path, sms: int, fills: bool

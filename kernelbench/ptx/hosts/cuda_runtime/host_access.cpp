@@ -32,6 +32,8 @@ struct Pages {
   char* begin;
   char* end;
   bool reads;  // the host may read them: what is pending reads, too
+
+  bool operator==(const Pages&) const = default;
 };
 std::vector<Pages> watched;
 std::vector<Pages> last_watched;  // that others may trap in still
@@ -250,7 +252,9 @@ void watch(const Reach& reach) {
   }
   if (begin >= end) return;
   // What nothing pending writes the host may read.
-  watched.push_back({begin, end, !reach.writes});
+  const Pages pages{begin, end, !reach.writes};
+  if (std::find(watched.begin(), watched.end(), pages) != watched.end()) return;
+  watched.push_back(pages);
   protecting = true;
   for (const Pages& each : watched) {
     if (each.reads && each.begin < end && begin < each.end) protect(each);

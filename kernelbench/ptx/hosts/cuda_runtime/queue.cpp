@@ -23,6 +23,10 @@ struct Piece {
 };
 std::map<Task, Piece> pending;  // those that they come after have smaller numbers
 Task last_task = 0;
+// A host that gives more before it waits finds the GPU at work, as where a GPU's queue is full; of
+// what is done then as many are kept.
+constexpr size_t kMostPending = 1024;
+size_t given = 0;  // since the GPU was last at work
 // What the program has asked for, in order; the first so many are done before their call returns.
 std::vector<Asked> asked_for;
 size_t at_once = 0;
@@ -190,6 +194,13 @@ std::vector<cudaStream_t> others_between(int gpu, Gpus gpus) {
   return found;
 }
 
+// Words that the host may be about to write.
+bool nothing_waits_for_words() {
+  return std::none_of(pending.begin(), pending.end(), [](const auto& each) {
+    return !each.second.done && each.second.what.ready && !each.second.what.ready();
+  });
+}
+
 }  // namespace
 
 // CUDA programming guide, "Programmatic Dependent Launch and Synchronization": only a launch behind
@@ -240,6 +251,7 @@ Task enqueue(cudaStream_t stream, Work work, What what) {
     wait_before_next(each, task);
     mark(each);
   }
+  if (++given % kMostPending == 0 && nothing_waits_for_words()) do_unseen();
   return task;
 }
 
@@ -350,6 +362,7 @@ cudaError_t finish(Task task, bool known) {
   KB_ONE_CALL;
   if (refused_in_host_function()) return cudaErrorNotPermitted;
   wait_for_function();
+  given = 0;
   std::set<Task> needed;
   std::vector<Task> open{task};
   while (!open.empty()) {
@@ -424,7 +437,13 @@ void finish_unseen() {
   KB_ONE_CALL;
   std::vector<Task> all;
   for (const auto& [task, piece] : pending) all.push_back(task);
-  std::for_each(all.rbegin(), all.rend(), [](Task each) { finish(each, false); });
+  std::for_each(all.rbegin(), all.rend(), [](Task each) {
+    const auto found = pending.find(each);
+    if (found != pending.end() && !found->second.done) finish(each, false);
+  });
+  while (pending.size() > kMostPending && pending.begin()->second.done) {
+    pending.erase(pending.begin());
+  }
 }
 
 }  // namespace
