@@ -32,6 +32,7 @@ T = TypeVar("T")
 _PR_SET_PDEATHSIG = 1
 _KILL_LIMIT_S = 20
 _EXIT_S = 3
+_ANSWER_S = 10  # of a process that is told to end
 _MODULE = "kernelbench.base.child_process"
 _TELLS = "KERNELBENCH_TELLS"  # a variable: the descriptor of a socket to the parent
 
@@ -114,12 +115,14 @@ class Outcome(Generic[T]):
         code: Exit code of the process; negative: the signal that ended it.
         output: What the process printed, and a tool around it; empty if that was shown at once.
         timed_out: Whether it was killed for taking too long.
+        interrupted: Whether Ctrl-C came, and the process has answered when it was told to end.
     """
 
     value: T | None
     code: int
     output: str = ""
     timed_out: bool = False
+    interrupted: bool = False
 
     @property
     def last_line(self) -> str:
@@ -147,6 +150,7 @@ def run_in_child(
     prefix: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
     shown: Callable[[], object] | None = None,
+    answers_when_told: bool = False,
 ) -> Outcome[T]:
     """Call a function in a fresh process, of which no process is left afterwards.
 
@@ -160,9 +164,12 @@ def run_in_child(
         environment: Variables in place of those of this process; None for the same.
         shown: If given, what it prints goes to this process's stderr at once, and it reads this
             process's stdin; called in a thread once the process :func:`is_about_to_print`.
+        answers_when_told: Whether the function may return early when SIGTERM comes: after Ctrl-C
+            that answer is returned.
 
     Raises:
         EnvironmentProblem: If the process cannot be started.
+        KeyboardInterrupt: After Ctrl-C, if there is no such answer.
     """
     with tempfile.TemporaryDirectory(prefix="kernelbench-") as name:
         job, result, printed = (Path(name) / each for each in ("job", "result", "output"))
@@ -178,25 +185,35 @@ def run_in_child(
                 threading.Thread(target=_hear, args=(ours, shown), daemon=True).start()
                 environment = {**(environment or os.environ), _TELLS: str(theirs.fileno())}
                 how = {"stdout": _STDERR, "stderr": _STDERR, "pass_fds": [theirs.fileno()]}
-            code, timed_out = _run(command, limit_s, env=environment, **how)
+            code, stopped = _run(command, limit_s, env=environment, **how)
             own.seek(0)
             text = own.read().decode(errors="replace")
         value = None
         with contextlib.suppress(RecordError, schema.SchemaError):
             value = schema.decode(returns, read_json(result))
-        return Outcome(value, code, text, timed_out)
+        if isinstance(stopped, KeyboardInterrupt) and (value is None or not answers_when_told):
+            raise stopped
+        timed_out = isinstance(stopped, subprocess.TimeoutExpired)
+        return Outcome(value, code, text, timed_out, stopped is not None and not timed_out)
 
 
-def _run(command: Sequence[str], limit_s: float | None, **how: Any) -> tuple[int, bool]:
-    """Run a command until it ends or its time is up: its exit code, and whether it was killed."""
+def _run(
+    command: Sequence[str], limit_s: float | None, **how: Any
+) -> tuple[int, BaseException | None]:
+    """Run a command until it ends or its time is up: its exit code, and what stopped it."""
     try:
         process = subprocess.Popen(command, start_new_session=True, **how)
     except OSError as error:
         raise EnvironmentProblem(f"{command[0]} does not run: {error.strerror}") from error
     try:
-        return process.wait(limit_s), False
-    except subprocess.TimeoutExpired:
-        return -signal.SIGKILL, True
+        return process.wait(limit_s), None
+    except subprocess.TimeoutExpired as error:
+        return -signal.SIGKILL, error
+    except KeyboardInterrupt as error:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(_ANSWER_S), error
+        raise
     finally:
         # Its own children are in its session, whether it is still there or not.
         kill_group(process.pid)

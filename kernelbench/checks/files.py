@@ -50,7 +50,7 @@ from kernelbench.ptx.launch_file import read_launches, run_launches
 from kernelbench.ptx.report import Launched, PtxFinding
 
 #: How a file ended: ``usage`` and ``environment`` are errors of the user and of the machine.
-FileEnd = Literal["done", "wrong", "fault", "usage", "environment"]
+FileEnd = Literal["done", "wrong", "fault", "interrupted", "usage", "environment"]
 
 #: NVIDIA's driver, should anything reach it, has none: a file is checked on the emulator.
 _NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
@@ -177,6 +177,8 @@ def _program(file: Path, asked: FileAsked, launches: list[Launched]) -> FileAnsw
         status = program.run(given.arguments)
     finally:
         launches += launches_of
+    if program.goes_on:
+        return FileAnswer(tuple(launches), "interrupted", f"main had not ended: {program.goes_on}")
     if status:
         call = f": {program.failed_call}" if program.failed_call else ""
         if program.not_waited_for:
@@ -326,6 +328,8 @@ def check_files(
             digest = _digest(Path(name))  # now: the file may be gone by the end
             answer, sms = _answer(asked, lambda: on_progress and on_progress(""))
             done.append(_checked(Path(name), digest, answer, replace(request, sms=(sms,))))
+            if answer.end == "interrupted":
+                raise KeyboardInterrupt
     except KeyboardInterrupt as error:
         failure = error
     return report_of(request, (), DEFAULT_EMULATION.mma_rounding, command, done, failure)
@@ -378,7 +382,8 @@ def _checked(file: Path, digest: str, answer: FileAnswer, request: CheckRequest)
     name = file.name or file.resolve().name
     rows = list(_rows(name, answer.launches, request))
     if answer.end != "done":
-        status: CheckStatus = "wrong" if answer.end == "wrong" else "fault"
+        ends: dict[str, CheckStatus] = {"wrong": "wrong", "interrupted": "interrupted"}
+        status = ends.get(answer.end, "fault")
         whole = _SCRIPT_ROW if file.suffix in (".py", ".ptx") or file.is_dir() else "program"
         rows.append(CheckRow(name, whole, "", status, 0, 0, 0.0, reason=answer.reason))
     if not rows:
@@ -400,6 +405,8 @@ def _answer(asked: FileAsked, shown: Callable[[], object]) -> tuple[FileAnswer, 
     with other values in new memory if it has read some; if it fails, with memory set back that its
     launches have left changed, or without the launches by which a kernel is tuned."""
     answer, whole = _one_answer(asked, shown), ARCHES[asked.given.arch].sms
+    if answer.end == "interrupted":
+        return answer, asked.sms
     if answer.reads_new:
         again = _one_answer(replace(asked, new_bytes=LARGE_BYTES), shown)
         if again.end in ("wrong", "fault"):
@@ -429,9 +436,12 @@ def _answer(asked: FileAsked, shown: Callable[[], object]) -> tuple[FileAnswer, 
 
 def _one_answer(asked: FileAsked, shown: Callable[[], object]) -> FileAnswer:
     ended = run_in_child(
-        answer_to, [asked], FileAnswer, environment={**os.environ, **_NO_GPU}, shown=shown
-    )
+        answer_to, [asked], FileAnswer, environment={**os.environ, **_NO_GPU}, shown=shown,
+        answers_when_told=not asked.has_run,
+    )  # fmt: skip
     if ended.value is not None:
+        if ended.interrupted:
+            return replace(ended.value, end="interrupted")
         return ended.value
     return FileAnswer((), "fault", f"its process ended with {ended.ended_with}")
 

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, environment_of
 
+from kernelbench.machine import toolchain
+
 SCRIPT = """
 import os, time
 from pathlib import Path
@@ -90,3 +92,33 @@ def test_a_build_ends_with_its_check(tmp_path: Path) -> None:
     command.send_signal(signal.SIGTERM)
     assert command.wait(LIMIT_S) == 130
     assert not _runs(int(told.read_text()))
+
+
+_ENDLESS = """
+#include <cstdio>
+__global__ void step(int* x) { x[threadIdx.x] = 1; }
+int main() {
+  int* x;
+  cudaMalloc(&x, 4);
+  for (int i = 0;; ++i) {
+    step<<<1, 2>>>(x);  // one more than there are
+    cudaDeviceSynchronize();
+    cudaGetLastError();
+    if (i == 3) std::fclose(std::fopen("begun", "w"));
+  }
+}
+"""
+
+
+@pytest.mark.skipif(toolchain.nvcc() is None, reason="no nvcc")
+def test_what_was_found_is_said_of_a_main_that_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "endless.cu").write_text(_ENDLESS)
+    command = subprocess.Popen(
+        [sys.executable, "-m", "kernelbench", "check", "endless.cu"],
+        cwd=tmp_path, env=environment_of(ROOT), stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    _wait_for("main has not begun", lambda: (tmp_path / "begun").exists() or command.poll())
+    command.send_signal(signal.SIGINT)
+    out, _ = command.communicate(timeout=LIMIT_S)
+    assert command.returncode == 130, out
+    assert "error[out-of-bounds]" in out and "interrupted: main had not ended: " in out, out

@@ -307,6 +307,15 @@ class CudaHost:
         return bool(self.library.kb_cudart_counted(1))
 
     @property
+    def left_at(self) -> str:
+        """What main has done when it was left because the process was told to end, or nothing."""
+        if not self.library.kb_cudart_told_to_end():
+            return ""
+        count, _ = self.asked(0)
+        last = f", last {self.asked(count - 1)[1]}" if count else ""
+        return f"{count:,} launches, copies and fills{last}"
+
+    @property
     def has_kernels(self) -> bool:
         """Whether anything that was loaded has a kernel."""
         return any(each.kernels for each in self._modules)

@@ -72,6 +72,7 @@ class CudaProgram:
         not_waited_for: After it, what main goes on too early behind, if nothing else tells why it
             fails; empty if that is not why.
         wrong_size: After it, likewise, which copy has too few bytes.
+        goes_on: After it, where main was when the process was told to end; empty if it has ended.
         lacks_gpus: After it, whether it has asked how many GPUs there are, and was told of one.
         asks_sms: After it, whether it has asked how many SMs a GPU has.
         needs_new_memory: After a run without an error, whether main fails once memory that nothing
@@ -96,7 +97,7 @@ class CudaProgram:
         require_arch(arch)
         self.arch, self.sms, self.gpu_sms, self.gpus = arch, sms, gpu_sms, gpus
         self.unnoticed = self.failed_call = self.not_waited_for = self.fails_beside = ""
-        self.wrong_size = ""
+        self.wrong_size = self.goes_on = ""
         self.lacks_gpus = self.asks_sms = self.needs_new_memory = False
         self.fails_on_sms = 0
         self.limit_s = limit_s
@@ -134,7 +135,7 @@ class CudaProgram:
                 status = self._run_main(host, main, words)
                 self.unnoticed, self.failed_call = host.unnoticed(), host.failed_calls()
                 self.lacks_gpus = self.gpus == 1 and host.asked_for_gpus
-                self.asks_sms = host.asked_for_sms
+                self.asks_sms, self.goes_on = host.asked_for_sms, host.left_at
                 self._explain_what_was_found(host, runs, status, began_s)
             finally:
                 runs.end()
@@ -148,6 +149,9 @@ class CudaProgram:
         every = range(self._seed, self._seed + MOST_RUNS)
         known = made.known_runs(every) if self._library and is_one_thread(self._library) else {}
         made.note_program(runtime(shipped_blocks()).program_report())
+        if self.goes_on:
+            made.name_allocations(host.allocated_at)
+            return
         found = self._finds_errors
         clean = status == 0 and not found and made.can_be_repeated
         if clean and made.order_matters:

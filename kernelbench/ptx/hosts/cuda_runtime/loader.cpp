@@ -138,6 +138,7 @@ void leave_with(int status) {
 }
 
 int status_of_other = 0;
+volatile std::sig_atomic_t told_to_end = 0;
 
 // Of a thread that is not main's: main leaves where it is, between two calls.
 void leave_from_other(int status) {
@@ -155,7 +156,7 @@ void leave_from_other(int status) {
 }
 
 // As a shell says it.
-constexpr int kAborted = 128 + SIGABRT;
+constexpr int kAborted = 128 + SIGABRT, kToldToEnd = 128 + SIGTERM;
 
 void at_terminate() {
   try {
@@ -173,6 +174,10 @@ void at_terminate() {
 void leave_main(int status) {
   leave_with(status);
   leave_from_other(status);
+}
+
+void leave_if_told() {
+  if (told_to_end != 0) leave_main(kToldToEnd);
 }
 
 }  // namespace kb::cuda
@@ -238,6 +243,7 @@ int kb_cudart_run(int (*main_function)(int, char**), int argc, char** argv) {
   in_main = true;
   thread_of_main = pthread_self();
   watch_program(reinterpret_cast<const void*>(main_function));
+  std::signal(SIGTERM, [](int) { told_to_end = 1; });
   watch_for_silence();
   static int status;
   static pid_t process;
@@ -250,10 +256,15 @@ int kb_cudart_run(int (*main_function)(int, char**), int argc, char** argv) {
     _exit(status);
   }
   std::set_terminate(before);
+  std::signal(SIGTERM, SIG_DFL);
   in_main = false;
   main_has_ended = true;
   finish_all();  // what nobody has waited for is checked, too
   return status;
+}
+
+int kb_cudart_told_to_end() {
+  return told_to_end;
 }
 
 void __wrap_exit(int status) {

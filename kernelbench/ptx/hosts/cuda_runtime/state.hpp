@@ -279,6 +279,8 @@ bool refused_in_host_function();
 bool nothing_to_do();
 // Main ends here and now, also from another thread. Returns where main is not there to be left.
 void leave_main(int status);
+// Likewise, if the process has been told to end: what was found until then counts.
+void leave_if_told();
 // A word that streams wait for, of 4 or 8 bytes.
 struct Word {
   const void* at;

@@ -150,6 +150,7 @@ void watch_for_silence() {
     begin_gpu_thread();
     while (!main_has_ended) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      leave_if_told();
       KB_ONE_CALL;
       if (main_has_ended || now_ms() - silent_since_ms < kSilenceMs) continue;
       call_first_function();
