@@ -13,6 +13,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import traceback
 from collections.abc import Sequence
@@ -47,7 +48,9 @@ def begin() -> None:
     usual = child_process._run
     call = child_process.python_module(child_process._MODULE)
 
-    def run(command: Sequence[str], limit_s: float | None, **how: Any) -> tuple[int, bool]:
+    def run(
+        command: Sequence[str], limit_s: float | None, **how: Any
+    ) -> tuple[int, BaseException | None]:
         if [*command[: len(call)]] != call:
             return usual(command, limit_s, **how)
         return _asked(ours, command[len(call) :], limit_s, **how)
@@ -58,7 +61,7 @@ def begin() -> None:
 def _asked(
     source: socket.socket, words: Sequence[str], limit_s: float | None, *, stdout: Any, stderr: Any,
     env: dict[str, str] | None = None, stdin: int = 0, pass_fds: Sequence[int] = (),
-) -> tuple[int, bool]:  # fmt: skip
+) -> tuple[int, BaseException | None]:  # fmt: skip
     """As ``child_process._run``."""
     asked = {
         "arguments": [child_process.__file__, *words], "environment": env or {**os.environ},
@@ -71,9 +74,9 @@ def _asked(
     pid = int(source.recv(64))
     source.settimeout(limit_s)
     try:
-        return os.waitstatus_to_exitcode(int(source.recv(64))), False
+        return os.waitstatus_to_exitcode(int(source.recv(64))), None
     except TimeoutError:
-        return -signal.SIGKILL, True
+        return -signal.SIGKILL, subprocess.TimeoutExpired(words, limit_s or 0)
     finally:
         child_process.kill_group(pid)
         source.settimeout(None)
