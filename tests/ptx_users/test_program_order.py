@@ -288,6 +288,34 @@ def test_a_host_that_never_waits_finds_the_gpu_at_work(
     assert outcome.code == 3 and "the host reads" in first, outcome.out
 
 
+_COPIES_MORE = """
+#include <vector>
+int main() {
+  int *from, *seen;
+  cudaMalloc(&from, 20);
+  cudaMallocHost(&seen, 20);
+  cudaMemset(from, 0, 20);
+  cudaStream_t stream;
+  cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+  for (int i = 0; i < 5; ++i) {
+    cudaDeviceSynchronize();
+    cudaMemcpyAsync(&seen[i], &from[i], 4, cudaMemcpyDeviceToHost, stream);
+  }
+  const std::vector<int> all(seen, seen + 5);  // the last is pending
+  return cudaStreamSynchronize(stream) || all[0];
+}
+"""
+
+
+def test_a_copy_by_the_host_is_of_all_its_bytes(
+    bench: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    """What it does by vectors traps once for several words."""
+    (tmp_path / "copies.cu").write_text(_COPIES_MORE)
+    outcome = bench("check", "copies.cu", cwd=tmp_path)
+    assert outcome.code == 3 and "seen (allocated at copies.cu:6) + 16" in outcome.out, outcome.out
+
+
 @pytest.mark.parametrize(("sms", "fills"), [(18, True), (20, False)])  # 32 CTAs on each
 def test_more_ctas_poll_than_a_hang_lists(
     bench: Callable[..., Outcome], tmp_path: Path, sms: int, fills: bool

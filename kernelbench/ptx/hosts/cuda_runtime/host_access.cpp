@@ -111,6 +111,11 @@ const void* in_program(const void* pc) {
   return behind;
 }
 
+bool is_in_program(const void* pc) {
+  Dl_info info;
+  return dladdr(pc, &info) != 0 && info.dli_fbase == program_base;
+}
+
 // The program's own code, or what it calls of the C and C++ libraries.
 bool is_of_program(const void* pc) {
   Dl_info info;
@@ -118,6 +123,45 @@ bool is_of_program(const void* pc) {
   const std::string name = info.dli_fname;
   const auto has = [&name](const char* part) { return name.find(part) != std::string::npos; };
   return info.dli_fbase == program_base || has("libc.so") || has("libstdc++") || has("libm.so");
+}
+
+// Bytes that an instruction accesses, as far as a copy or a loop of vectors takes more than a word
+// (Intel 64 and IA-32 Architectures SDM, volume 2, "Instruction Format"). Functions of libc that
+// look for an end read more than is meant, by aligned loads and by comparisons.
+size_t bytes_at(const void* pc, bool of_program) {
+  const auto* at = static_cast<const uint8_t*>(pc);
+  unsigned prefix = 0;  // as VEX numbers 66, F3 and F2
+  for (;; ++at) {
+    if (*at == 0x66) prefix = 1;
+    if (*at == 0xf3) prefix = 2;
+    if (*at == 0xf2) prefix = 3;
+    if (std::memchr("\x66\xf3\xf2\x2e\x3e\x64\x65\xf0", *at, 8) == nullptr) break;
+  }
+  const bool wide = (*at & 0xf8) == 0x48;
+  if ((*at & 0xf0) == 0x40) ++at;
+  size_t vector = 16;
+  unsigned code = 0;
+  if (*at == 0x0f) {
+    code = at[1];
+  } else if (*at == 0xc5) {
+    prefix = at[1] & 3;
+    vector <<= at[1] >> 2 & 1;
+    code = at[2];
+  } else if (*at == 0xc4 && (at[1] & 0x1f) == 1) {
+    prefix = at[2] & 3;
+    vector <<= at[2] >> 2 & 1;
+    code = at[3];
+  } else if (*at == 0x62 && (at[1] & 7) == 1) {
+    prefix = at[2] & 3;
+    vector <<= at[3] >> 5 & 3;
+    code = at[4];
+  } else {
+    return wide ? 8 : 4;
+  }
+  const bool moves = code == 0x10 || code == 0x11, integers = code == 0x6f || code == 0x7f;
+  const bool aligned = code == 0x28 || code == 0x29 || (integers && prefix == 1);
+  if ((moves && prefix <= 1) || (integers && prefix >= 2) || (aligned && of_program)) return vector;
+  return (moves && prefix == 3) || code == 0xd6 || (code == 0x7e && (prefix == 2 || wide)) ? 8 : 4;
 }
 
 void protect(const Pages& pages) {
@@ -184,10 +228,15 @@ int on_host_fault(const void* address, void* context) {
     unwatch();
     return 1;
   }
-  const auto* word = reinterpret_cast<const char*>(reinterpret_cast<uintptr_t>(at) & ~uintptr_t{3});
+  const auto begin = reinterpret_cast<uintptr_t>(at) & ~uintptr_t{3};
+  // At the begin of a page it may be the rest of an access.
+  const bool whole = at != page_of(at) || at == range_of(at).begin;
+  const size_t bytes = whole ? bytes_at(pc, is_in_program(pc)) : 1;
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(at) + bytes + 3) & ~uintptr_t{3};
   const bool beside = function_runs_beside();
   if (beside) order_ends();
-  host_touched(word, 4, writing, in_program(pc), polling.count(pc) != 0);
+  host_touched(reinterpret_cast<const char*>(begin), end - begin, writing, in_program(pc),
+               polling.count(pc) != 0);
   if (beside) begin_running_again();
   open_page = page_of(at);
   mprotect(open_page, page_bytes(), PROT_READ | PROT_WRITE);
