@@ -149,11 +149,16 @@ def write_csv(rows: Iterable[TableRow]) -> str:
 
     Medians have five significant digits, percentiles and speed of light three, errors two; the
     records have all of them. An empty method is the usual one of its metric; empty reps are the
-    device time's. A row ends with its last cell that is not empty: most rows have no times.
+    device time's, and an empty run is that of the row before. A row ends with its last cell that
+    is not empty: most rows have no times.
     """
     rows = list(rows)
     metrics = shown(rows)
-    return csv_text([_csv_row(row, metrics) for row in rows], ragged=True)
+    table = [_csv_row(row, metrics) for row in rows]
+    for cells, row, before in zip(table[1:], rows[1:], rows, strict=False):
+        if row.run == before.run:
+            cells["run"] = ""
+    return csv_text(table, ragged=True)
 
 
 def write_csv_of(devices: Mapping[str, Iterable[TableRow]]) -> str:
@@ -201,10 +206,13 @@ def read_csv(path: Path) -> dict[TableKey, TableRow]:
         metrics = [name for name in METRICS if f"{name}_reps" in head]
         if head != _columns(metrics):
             raise ValueError("other columns than this version writes")
-        rows = [_read_row(cells, metrics) for cells in reader]
+        rows: list[TableRow] = []
+        for cells in reader:
+            cells["run"] = cells["run"] or rows[-1].run
+            rows.append(_read_row(cells, metrics))
     except OSError as error:
         raise RecordError(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, KeyError, csv.Error) as error:
+    except (ValueError, LookupError, csv.Error) as error:
         raise RecordError(f"{path} is not a table of this version: {error}", _REMEDY) from error
     return {key_of(row): row for row in rows}
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from kernelbench.base.table import Row, csv_text, markdown
 from kernelbench.records.metrics import METRICS, Metric, Summary, shown
-from kernelbench.records.run_record import Result, RunRecord
+from kernelbench.records.run_record import UNKNOWN, Result, RunRecord
 
 
 def rows_markdown(rows: Sequence[Saved]) -> str:
@@ -126,12 +126,17 @@ class Saved:
 
 
 def latest(runs: Iterable[RunRecord]) -> list[Saved]:
-    """The newest row per step, shape, input class, executor and L2 mode, in order of appearance."""
+    """The newest row per step, shape, input class, executor and L2 mode, in order of appearance.
+
+    One that was skipped stands only where there is no other: nothing is known of it.
+    """
     newest: dict[tuple[str, ...], Saved] = {}
     for run in runs:
         for result in run.results:
             of = (result.step, result.shape, result.inputs, result.executor)
-            newest[*of, run.protocol.l2, run.protocol.call] = Saved(run, result)
+            key = (*of, run.protocol.l2, run.protocol.call)
+            if result.status not in UNKNOWN or key not in newest:
+                newest[key] = Saved(run, result)
     return [newest[key] for key in sorted(newest, key=natural)]
 
 

@@ -175,9 +175,9 @@ REFUSED: dict[str, tuple[Callable[[LayerData], dict[str, Any]], str]] = {
     ),
     "nine experts a token": (
         lambda d: {"ids": d.ids.repeat(1, 5)[:, :9], "expert_weights": torch.ones(12, 9)},
-        "topk = 9: l27 takes 1 to 8",
+        "topk = 9: l28 takes 1 to 8",
     ),
-    "odd width": (lambda d: {"hidden": d.hidden[:, :200]}, "H = 200: l27 takes multiples of 128"),
+    "odd width": (lambda d: {"hidden": d.hidden[:, :200]}, "H = 200: l28 takes multiples of 128"),
     "many tokens": (
         lambda d: {"hidden": d.hidden[:1].expand(4097, 256)},
         "M = 4097: the table ends at 4096 tokens",
@@ -549,10 +549,10 @@ def test_vllm_is_offered_it_once(vllm: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"hidden_dim": 16512}, "H = 16512: l27 takes multiples of 128 up to 16384"),
-        ({"intermediate_size_per_partition": 96}, "I = 96: l27 takes multiples of 128"),
-        ({"num_local_experts": 1024}, "E = 1024: l27 takes 1 to 512"),
-        ({"experts_per_token": 10}, "topk = 10: l27 takes 1 to 8"),
+        ({"hidden_dim": 16512}, "H = 16512: l28 takes multiples of 128 up to 16384"),
+        ({"intermediate_size_per_partition": 96}, "I = 96: l28 takes multiples of 128"),
+        ({"num_local_experts": 1024}, "E = 1024: l28 takes 1 to 512"),
+        ({"experts_per_token": 10}, "topk = 10: l28 takes 1 to 8"),
         ({"in_dtype": torch.float16}, "hidden states are torch.float16"),
         ({"has_bias": True}, "biases"),
         ({"swiglu_limit": 7.0}, "a SwiGLU with limit"),
@@ -664,8 +664,8 @@ def test_sglang_scales_routed_weights(sglang: Any, moe: ModuleType) -> None:
         ({"apply_router_weight_on_input": True}, "router weights on the input"),
         ({"no_combine": True}, "results of single experts"),
         ({"params_dtype": torch.float16}, "hidden states are torch.float16"),
-        ({"hidden_size": 16512}, "H = 16512: l27 takes"),
-        ({"top_k": 9}, "topk = 9: l27 takes"),
+        ({"hidden_size": 16512}, "H = 16512: l28 takes"),
+        ({"top_k": 9}, "topk = 9: l28 takes"),
     ],
 )
 def test_sglang_keeps_layers_that_the_op_does_not_take(
@@ -771,7 +771,7 @@ def test_the_wheel_has_the_steps_and_the_entry_points(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         entries = archive.read("kernelbench_moe-0.1.0.dist-info/entry_points.txt").decode()
-        text = archive.read("kernelbench_moe/steps/l27.py").decode()
+        text = archive.read("kernelbench_moe/steps/l28.py").decode()
     assert {"kernelbench_moe/steps/l00.py", "kernelbench_moe/steps/__init__.py"} < set(names)
     assert "kernelbench_moe/launcher.cpp" in names
     assert "def custom_kernel(data):" in text

@@ -336,7 +336,7 @@ def _admit(name: str, stream: int, operands: tuple[torch.Tensor, ...]) -> None:
 
 @functools.cache
 def load_launcher(name: str, *flags: str) -> ctypes.CDLL | None:
-    """``launcher.cpp``, which then has the op's CUDA tensors; built by what builds the step.
+    """``launcher.cpp`` with ``round.cu``, for the op's CUDA tensors; built by what builds the step.
 
     None, and a line in the log, where it cannot be: Python launches the steps then.
     """
@@ -346,9 +346,13 @@ def load_launcher(name: str, *flags: str) -> ctypes.CDLL | None:
     try:
         library = _module(name).build_standalone(
             "kernelbench_moe",
-            {"launcher.cpp": Path(__file__).with_name("launcher.cpp").read_text("utf-8")},
-            ["-std=c++20", "-O2", "--cudart", "none", f"-DKBM_TORCH_{version}", *flags, "-isystem",
-             str(folder / "include"), f"-L{folder / 'lib'}", "-lc10", "-ltorch_cpu"],
+            {
+                source: Path(__file__).with_name(source).read_text("utf-8")
+                for source in ("launcher.cpp", "round.cu")
+            },
+            ["-std=c++20", "-O2", "--cudart", "static", "-arch=sm_90", f"-DKBM_TORCH_{version}",
+             *flags, "-isystem", str(folder / "include"), f"-L{folder / 'lib'}", "-lc10",
+             "-ltorch_cpu"],
         )  # fmt: skip
         loaded = ctypes.CDLL(str(library))
     except (OSError, RuntimeError) as error:
