@@ -70,6 +70,11 @@ CAUSES = {
          ("// end", "wgmma.wait_group.sync.aligned 0;")],
         "early-read", "before a wgmma.wait_group", "out[threadIdx.x] = d[0]", '"wgmma.mma_async',
     ),
+    "a stage is not waited for": (
+        "hopper_gemm.cu", [("wait(&s.empty[stage], phase ^ 1);\n          expect", "expect")],
+        "arrival-count", "0 of 1 pending; the thread has arrived in this phase before",
+        'asm volatile("mbarrier.arrive.expect_tx', "init(&s.full[i], 1);",
+    ),
     "map without swizzle": (
         "hopper_gemm.cu",
         [("kCluster, kK, CU_TENSOR_MAP_SWIZZLE_128B", "kCluster, kK, CU_TENSOR_MAP_SWIZZLE_NONE")],
@@ -118,7 +123,7 @@ CAUSES = {
     "argument used again": (
         "host_functions.cu",
         [("CHECK(cudaLaunchHostFunc(first, fill, &made));",
-          "CHECK(cudaLaunchHostFunc(first, fill, &made));\n  made.start = 4;")],
+          "CHECK(cudaLaunchHostFunc(first, fill, &made));\n  made.data = out;")],
         "race", "what cudaLaunchHostFunc gives its function was changed before the call",
         "CHECK(cudaLaunchHostFunc(first, fill", "",
     ),
@@ -177,7 +182,7 @@ CAUSES = {
     ),
     "lock kept": (
         "lock.cu", [("  atomicExch(lock, 0);", "  if (blockIdx.x != 2) atomicExch(lock, 0);")],
-        "hang", "holds 1; changed by CTA 2, thread 0, which has exited", "while (atomicCAS(", "",
+        "hang", "last by CTA 2, thread 0, which has exited", "while (atomicCAS(", "",
     ),
     "lock taken at first": (
         "lock.cu", [("cudaMemset(memory, 0, sizeof host)", "cudaMemset(memory, 1, sizeof host)")],
@@ -245,6 +250,29 @@ def test_the_mistake_comes_first(checked: Checked, mistake: str) -> None:
     for arrow, line in (("-->", here), (":::", there)):
         shown = re.search(rf"{arrow} \S*{program}:\d+.*\n \d+ \| +(.*)", first)
         assert (shown[1] if shown and line else "").startswith(line), outcome.out
+
+
+_SUMS = """
+__global__ void add(float* sum) { atomicAdd(sum, 1000.0f); }
+int main() {
+  float *sum, host;
+  cudaMalloc(&sum, 4);
+  cudaMemset(sum, 0, 4);
+  for (int round = 0; round < 2; ++round) add<<<1, 2>>>(sum);
+  cudaMemcpy(&host, sum, 4, cudaMemcpyDeviceToHost);
+  return host != 2000;
+}
+"""
+
+
+def test_what_is_left_of_floats_is_told_as_one(
+    bench: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    (tmp_path / "sums.cu").write_text(_SUMS)
+    outcome = bench("check", "sums.cu", "--schedules", 2, cwd=tmp_path)
+    assert "the value 1157234688 (2000 as a float) that an earlier launch has left, for 0" in (
+        re.sub(r"\s+", " ", outcome.out)
+    ), outcome.out
 
 
 @pytest.mark.long

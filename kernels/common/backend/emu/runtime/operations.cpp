@@ -61,9 +61,10 @@ std::map<const std::byte*, FreedMemory> out_of_reach;
 uint32_t asked_for = 0;  // operations, since everything was done
 // Of a call and a later operation: how many had been asked for before the last such call ahead.
 std::map<std::pair<Pc, const StreamOperation*>, uint32_t> nearest;
-std::mutex nearest_guard;   // a launch's CTAs may be on several OS threads
-bool host_polls = false;    // since then
-bool several_poll = false;  // threads of the host, side by side
+std::mutex nearest_guard;                     // a launch's CTAs may be on several OS threads
+bool host_polls = false;                      // since then
+std::set<const StreamOperation*> flags_seen;  // whose strong stores the host has polled
+bool several_poll = false;                    // threads of the host, side by side
 // What was found where no launch was.
 Collected outside_launches;
 std::string report_text;
@@ -299,6 +300,7 @@ class Touching {
         writing_(writing),
         name_(std::move(name)),
         pc_(pc),
+        polls_(looks),
         looks_(looks || !host_polls) {
     mine_.serial = static_cast<uint32_t>(new_serial());
     mine_.cluster = Access::kManyClusters;
@@ -352,9 +354,10 @@ class Touching {
     if (!writing_ && !wrote) return;
     // Of a large array neighbours have been accessed alike.
     if (std::exchange(checked_[wrote ? 1 : 0], earlier) == earlier) return;
+    const StreamOperation* other = operation_of(earlier.serial);
+    if (earlier.atomic && by_host_ && polls_) flags_seen.insert(other);
     if (earlier.atomic && by_host_ && (looks_ || writing_)) return;
     if (earlier.atomic && operation_.at_word) return;
-    const StreamOperation* other = operation_of(earlier.serial);
     if (other == &operation_) return;
     const Handed handed = handed_over(operation_, earlier, wrote, false, nullptr);
     const bool after = handed == Handed::kYes;
@@ -375,8 +378,10 @@ class Touching {
                     .buffer = name_ + " + " + std::to_string(word * 4),
                     .text = operation_.name + does + name_ +
                             unordered_text(operation_, *other, wrote, false, handed)};
-    // Whether the host's load is atomic does not show: what fails tells.
-    const bool strong = earlier.atomic && earlier.scope == static_cast<uint32_t>(Scope::kSystem);
+    // Whether the host's load is atomic does not show: what fails tells, unless a flag that the
+    // host has seen comes behind the store and does not order the two.
+    const bool strong = earlier.atomic && earlier.scope == static_cast<uint32_t>(Scope::kSystem) &&
+                        handed == Handed::kNone && flags_seen.count(other) == 0;
     if (by_host_ && (several_poll || strong)) {
       return keep_once(outside_launches.notes, std::move(finding));
     }
@@ -391,7 +396,7 @@ class Touching {
   Access mine_ = {};
   Access checked_[2] = {};
   bool by_host_ = false;  // strong accesses of a kernel are no race with what the host polls
-  const bool looks_;
+  const bool polls_, looks_;
   bool reported_ = false;
   bool noted_ = false;
 };
@@ -408,6 +413,7 @@ void forget_order() {
   nearest.clear();
   host = {};
   host_polls = several_poll = false;
+  flags_seen.clear();
   current = nullptr;
   dropped.clear();
 }
