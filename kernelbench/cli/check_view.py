@@ -204,7 +204,8 @@ class View(console.Watching):
             for seen in row.seen:
                 causes.setdefault(seen.finding.identity, []).append((row, seen))
         open_ones = [found for found in causes.values() if not all(s.allowed for _, s in found)]
-        open_ones.sort(key=lambda found: diagnostics.distance(found[0][1].finding))
+        every = [found[0][1].finding for found in open_ones]
+        open_ones.sort(key=lambda found: diagnostics.ranks(found[0][1].finding, every))
         blocks: dict[object, list[Sequence[tuple[CheckRow, Seen]]]] = {}
         for found in open_ones:
             row, seen = found[0]
@@ -355,7 +356,10 @@ class View(console.Watching):
             self._to.print()
             why = first.reason.removeprefix(f"{first.status}: ")
             names = " ".join(row.shape for row in rows)
+            why, ends_well, cause = why.partition("; it ends well ")
             self._line(f"{step.step} {names}: {first.status}: {why}", "bold")
+            if ends_well:
+                self._line(f"  = cause: it ends well {cause}")
             if explained and first.status == "wrong":
                 self._line("  = note: most likely a consequence of the errors above")
 

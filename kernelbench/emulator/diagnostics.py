@@ -78,7 +78,8 @@ HELP = {
     "fence.proxy.tensormap::generic.acquire before it is used",
     "arrival-count": "give mbarrier.init the number of arrivals that one phase receives, or let "
     "{here} wait, with the phase's parity, until the phase before is over",
-    "transaction-count": "expect_tx takes exactly the bytes that the copies of the phase bring",
+    "transaction-count": "expect_tx takes exactly the bytes that the copies of the phase bring; if "
+    "it does, a copy of the next phase has not waited until the buffer is free",
     "phase": "flip the waiter's parity once for each phase that it has waited for",
     "barrier-state": "initialize the barrier once, before its first use, with "
     "fence.mbarrier_init or a CTA barrier after it; a cluster barrier if other CTAs use it",
@@ -116,13 +117,15 @@ def report_lines(report: EmulatorReport, max_findings: int | None = None) -> Ite
         yield from _chain(report.waits, WIDTH)
 
 
-def distance(finding: Finding) -> float:
-    """How far what a finding is about lies apart, for the cause to come first.
+def ranks(finding: Finding, beside: Sequence[Finding]) -> tuple[float, bool]:
+    """Smaller for what comes first, as the cause of the others.
 
     What orders two operations of a program orders all before the first with all behind the second:
-    of several races the one of neighbours is the cause.
+    of several races the one of neighbours is the cause. A missing wait makes a producer overwrite,
+    and upsets the counts of its barriers.
     """
-    return finding.apart if is_between_operations(finding) else math.inf
+    apart = finding.apart if is_between_operations(finding) else math.inf
+    return apart, finding.follows and any(other.kind == "overwrite" for other in beside)
 
 
 def is_between_operations(finding: Finding) -> bool:

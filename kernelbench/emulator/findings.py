@@ -101,6 +101,8 @@ class Finding:
         abroad: Whether the other access is another CTA's.
         apart: Of a race of two operations of a program: how many others it has asked for between
             them, at least.
+        follows: Of a count of a barrier that has been right before: whether an overwrite, where one
+            is found, may be its cause.
     """
 
     kind: str
@@ -117,6 +119,7 @@ class Finding:
     identity: str = ""
     abroad: bool = False
     apart: int = 0
+    follows: bool = False
 
     @property
     def between_ctas(self) -> bool:
@@ -325,6 +328,7 @@ def _finding(found: Mapping[str, Any]) -> Finding:
         kernel=str(found["kernel"]),
         abroad=bool(found.get("abroad")),
         apart=int(found.get("apart", 0)),
+        follows=bool(found.get("follows")),
     )
 
 

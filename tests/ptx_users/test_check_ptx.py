@@ -19,7 +19,7 @@ from kernelbench.checks.file_kinds import is_file_to_check
 from kernelbench.checks.files import FileAsked, answer_to
 from kernelbench.checks.rows import CheckRequest, FileOptions
 from kernelbench.emulator.assumptions import HOST_IN_TURN
-from kernelbench.emulator.diagnostics import cause_of, is_cause
+from kernelbench.emulator.diagnostics import cause_of, is_cause, ranks
 from kernelbench.emulator.findings import Access, Finding
 from kernelbench.machine.toolchain import emulator_compiler
 from kernelbench.ptx.hosts.checked_launches import CheckedLaunches
@@ -318,6 +318,16 @@ def test_a_copy_that_overtakes_its_readers_is_the_cause_of_early_reads():
     assert cause_of(early, (), beside) == cause_of(late, (), beside) == cause_of(late, ())
     assert is_cause(late, (), beside) and not is_cause(early, (), beside)
     assert is_cause(alone, (), beside) and is_cause(early, (), [early])
+
+
+def test_an_overwrite_comes_before_the_counts_that_it_upsets():
+    late = Finding("overwrite", "", Access("", "k.cu:1"), None, "", (), 0, 0, 0)
+    count = Finding("arrival-count", "", Access("", "k.cu:2"), None, "", (), 0, 0, 0, follows=True)
+    other = replace(count, follows=False)
+    assert sorted((count, late, other), key=lambda each: ranks(each, (late,))) == [
+        late, other, count,
+    ]  # fmt: skip
+    assert ranks(count, ()) == ranks(other, ())
 
 
 def test_small_tensors_that_launches_leave_changed():

@@ -49,6 +49,9 @@ struct Barrier {
   Event completer;
   std::vector<uint32_t> completer_lanes;  // of its warp: epochs of their last arrivals
   Pc completer_pc = nullptr;
+  // By component of the cluster, phases completed once that of its last arrival is: of PTX,
+  // checked.
+  std::vector<uint64_t> arrived_for;
   Clock completed_before;  // of all phases but the last completed one
   // Checked only: for laps.
   std::vector<int64_t> observed;  // per thread of the CTA: phases that its waits saw, -1 none
@@ -82,7 +85,7 @@ struct ClusterBarrier {
 // Arrives on a barrier; `from` is what the arrival releases (null: relaxed). `afar`: it comes from
 // another CTA than the barrier's.
 void barrier_arrive(Barrier& barrier, uint32_t count, const Knowledge* from, Pc pc,
-                    bool afar = false);
+                    bool afar = false, bool again = false);
 void barrier_expect_tx(Barrier& barrier, uint32_t bytes, Pc pc);
 // A copy completes `bytes`; releases `from`. `afar`: another CTA has issued it.
 void barrier_complete_tx(Barrier& barrier, uint32_t bytes, const Knowledge* from, Pc pc,

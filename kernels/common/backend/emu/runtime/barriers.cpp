@@ -1,6 +1,7 @@
 // mbarrier, PTX ISA 9.1, 9.7.13.15: the state that the hardware keeps in the object's eight bytes
 // is kept beside shared memory, with what the checker wants to know.
 #include <algorithm>
+#include <utility>
 
 #include "api_core.hpp"
 #include "api_ptx.hpp"
@@ -71,6 +72,11 @@ bool observed_by_lanes(const Thread& thread, const Barrier& barrier) {
   return false;
 }
 
+uint64_t& arrival_of(Barrier& barrier, uint32_t component) {
+  if (barrier.arrived_for.size() <= component) barrier.arrived_for.resize(component + 1);
+  return barrier.arrived_for[component];
+}
+
 // PTX: 9.7.13.15: a phase expects as many arrivals as the count says. One by a thread that does not
 // know of the arrival which completed the phase before might have come in that phase: the count is
 // too small for both. It is the cause of what is found later.
@@ -85,6 +91,7 @@ void note_second_arrival(Barrier& barrier, Pc pc) {
               .pc = pc,
               .other_pc = barrier.completer_pc,
               .shared_offset = barrier.offset,
+              .follows = arrival_of(barrier, thread.component) == barrier.phase,
               .text = "the count is " + std::to_string(barrier.expected) + ", but " +
                       std::to_string(barrier.expected + 1) +
                       " arrive in a phase: nothing orders this arrival after the one that "
@@ -97,9 +104,14 @@ void note_second_arrival(Barrier& barrier, Pc pc) {
 void arrive(Barrier& barrier, uint32_t count, bool release, Pc pc, bool afar = false) {
   Thread& thread = self();
   note_second_arrival(barrier, pc);
+  bool again = false;
+  if (runs_ptx() && checking()) {
+    const uint64_t before = std::exchange(arrival_of(barrier, thread.component), barrier.phase + 1);
+    again = before == barrier.phase + 1;
+  }
   if (checking()) thread.arrived = thread.knows.seen.at[thread.component];
   const uint64_t phase = barrier.phase;
-  barrier_arrive(barrier, count, release ? &thread.knows : nullptr, pc, afar);
+  barrier_arrive(barrier, count, release ? &thread.knows : nullptr, pc, afar, again);
   if (!release || !checking()) return;
   if (barrier.phase != phase) {
     barrier.completer = {thread.component, thread.knows.seen.at[thread.component]};
@@ -129,6 +141,7 @@ void complete_if_due(Barrier& barrier, Pc pc) {
             .pc = pc,
             .other_pc = barrier.init_pc,
             .shared_offset = barrier.offset,
+            .follows = barrier.phase > 0,
             .text = "a phase completes while " + count_of(barrier.bytes_in_flight, "byte") +
                     " of its copies are still in flight: expect_tx was too small"});
   }
@@ -153,7 +166,8 @@ void complete_if_due(Barrier& barrier, Pc pc) {
 // More arrivals than expected are undefined in PTX: the pending count would wrap.
 // `from` of an asynchronous operation is what that operation has done: who acquires the phase knows
 // of it.
-void barrier_arrive(Barrier& barrier, uint32_t count, const Knowledge* from, Pc pc, bool afar) {
+void barrier_arrive(Barrier& barrier, uint32_t count, const Knowledge* from, Pc pc, bool afar,
+                    bool again) {
   if (count > barrier.pending) {
     fail({.kind = Class::kArrivalCount,
           .pc = pc,
@@ -161,7 +175,7 @@ void barrier_arrive(Barrier& barrier, uint32_t count, const Knowledge* from, Pc 
           .shared_offset = barrier.offset,
           .text = "more arrivals than the phase expects: " + count_of(count, "arrival") + ", " +
                   std::to_string(barrier.pending) + " of " + std::to_string(barrier.expected) +
-                  " pending"});
+                  " pending" + (again ? "; the thread has arrived in this phase before" : "")});
   }
   timed(Op::kArrive, pc, barrier.serial, barrier.phase, static_cast<uint32_t>(arrives), 0, true);
   current_runner->changed();

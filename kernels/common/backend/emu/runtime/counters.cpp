@@ -2,6 +2,8 @@
 // them release and acquire (PTX ISA 9.1, 8.7 to 8.9 and 9.7.13), and what a call leaves in them for
 // the next.
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -318,6 +320,15 @@ void note_carried(const Region& region, size_t word, const Access& left, const A
                       place_what(left)});
 }
 
+// A counter is small; what is large is more likely a sum of floats.
+std::string number_of(uint32_t value) {
+  const float real = __builtin_bit_cast(float, value);
+  if (!(std::abs(real) > 1e-9F && std::abs(real) < 1e9F)) return std::to_string(value);
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", static_cast<double>(real));
+  return std::to_string(value) + " (" + text + " as a float)";
+}
+
 // A flag, a counter or a ticket that a launch leaves changed, for the next one of its kernel to
 // find. Whether it was meant so only what comes of it tells: it is noted.
 void meet_word(const Region& region, size_t word, const Access& writer, const Actor& actor) {
@@ -348,8 +359,8 @@ void meet_word(const Region& region, size_t word, const Access& writer, const Ac
         .other_pc = place_pc(writer),
         .buffer = region.name + " + " + std::to_string(word * 4),
         .text = std::string(actor.what) + " finds in " + region.name + " the value " +
-                std::to_string(value) + " that an earlier launch has left, for " +
-                std::to_string(before) + " before the first"});
+                number_of(value) + " that an earlier launch has left, for " + number_of(before) +
+                " before the first"});
 }
 
 void defer_to_word(const uint32_t* word, Finding finding) {

@@ -63,6 +63,7 @@ struct Finding {
   bool one_warp = false;       // both are lanes of one warp, in every repeat
   bool formal = false;         // every implementation orders it, in every repeat
   bool same_value = false;     // both store the same to it, in every repeat
+  bool follows = false;  // an overwrite, where one is found, may be its cause, in every repeat
   // Of a race of a load with a store of one CTA: the thread that loads; each repeat has its own.
   std::optional<int32_t> reader = {};
   // Of a race of two operations of a program: how many it has asked for between them.

@@ -55,6 +55,7 @@ void record(Finding&& finding, bool ends_launch) {
     same.finding.one_warp &= finding.one_warp;
     same.finding.formal &= finding.formal;
     same.finding.same_value &= finding.same_value;
+    same.finding.follows &= finding.follows;
     same.finding.apart = std::min(same.finding.apart, finding.apart);
     same.readers.insert(finding.reader.value_or(-1));
   } else if (!ends_launch && as_harmless_as(finding) >= options().max_findings) {
@@ -88,6 +89,7 @@ void keep_once(std::vector<Found>& among, Finding finding) {
     if (each.finding.kind != finding.kind || each.finding.pc != finding.pc) continue;
     if (each.finding.other_pc != finding.other_pc) continue;
     ++each.count;
+    each.finding.follows &= finding.follows;
     each.finding.apart = std::min(each.finding.apart, finding.apart);
     return;
   }

@@ -114,6 +114,7 @@ void put_finding(std::string& out, const Found& found) {
          ",\"one_warp\":" + (finding.one_warp ? "true" : "false") +
          ",\"formal\":" + (finding.formal ? "true" : "false") +
          ",\"same_value\":" + (finding.same_value ? "true" : "false") +
+         ",\"follows\":" + (finding.follows ? "true" : "false") +
          ",\"apart\":" + std::to_string(finding.apart) +
          ",\"abroad\":" + (finding.abroad ? "true" : "false") + ",\"readers\":";
   put_readers(out, found.readers);
