@@ -98,6 +98,11 @@ const Pages* pages_of(const char* address, const std::vector<Pages>& among = wat
   return found != among.rend() ? &*found : nullptr;
 }
 
+bool is_in_program(const void* pc) {
+  Dl_info info;
+  return dladdr(pc, &info) != 0 && info.dli_fbase == program_base;
+}
+
 // Behind the instruction, or behind the call in the program that led to one elsewhere.
 const void* in_program(const void* pc) {
   Dl_info info;
@@ -106,14 +111,9 @@ const void* in_program(const void* pc) {
   void* frames[32];
   const int count = backtrace(frames, 32);
   for (int at = 0; at < count; ++at) {
-    if (dladdr(frames[at], &info) != 0 && info.dli_fbase == program_base) return frames[at];
+    if (is_in_program(frames[at])) return frames[at];
   }
   return behind;
-}
-
-bool is_in_program(const void* pc) {
-  Dl_info info;
-  return dladdr(pc, &info) != 0 && info.dli_fbase == program_base;
 }
 
 // The program's own code, or what it calls of the C and C++ libraries.

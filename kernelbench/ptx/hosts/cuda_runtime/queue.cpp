@@ -194,11 +194,14 @@ std::vector<cudaStream_t> others_between(int gpu, Gpus gpus) {
   return found;
 }
 
-// Words that the host may be about to write.
+// For a word that somebody else, such as the host, has to write.
+bool waits_for_word(const Piece& piece) {
+  return !piece.done && piece.what.ready && !piece.what.ready();
+}
+
 bool nothing_waits_for_words() {
-  return std::none_of(pending.begin(), pending.end(), [](const auto& each) {
-    return !each.second.done && each.second.what.ready && !each.second.what.ready();
-  });
+  return std::none_of(pending.begin(), pending.end(),
+                      [](const auto& each) { return waits_for_word(each.second); });
 }
 
 }  // namespace
@@ -477,8 +480,7 @@ std::vector<Task> beside_running() {
   for (const auto& [task, piece] : pending) {
     const bool after = std::any_of(piece.after.begin(), piece.after.end(),
                                    [&behind](Task each) { return behind.count(each) != 0; });
-    const bool waits = !piece.done && piece.what.ready && !piece.what.ready();
-    if (after || waits) {
+    if (after || waits_for_word(piece)) {
       behind.insert(task);
     } else if (!piece.done) {
       beside.push_back(task);

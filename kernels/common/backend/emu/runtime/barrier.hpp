@@ -83,7 +83,7 @@ struct ClusterBarrier {
 
 // Operations on the object, as the instructions and the hardware's own units make them.
 // Arrives on a barrier; `from` is what the arrival releases (null: relaxed). `afar`: it comes from
-// another CTA than the barrier's.
+// another CTA than the barrier's. `again`: its thread has arrived in this phase before.
 void barrier_arrive(Barrier& barrier, uint32_t count, const Knowledge* from, Pc pc,
                     bool afar = false, bool again = false);
 void barrier_expect_tx(Barrier& barrier, uint32_t bytes, Pc pc);

@@ -354,10 +354,10 @@ class Touching {
     if (!writing_ && !wrote) return;
     // Of a large array neighbours have been accessed alike.
     if (std::exchange(checked_[wrote ? 1 : 0], earlier) == earlier) return;
-    const StreamOperation* other = operation_of(earlier.serial);
-    if (earlier.atomic && by_host_ && polls_) flags_seen.insert(other);
+    if (earlier.atomic && by_host_ && polls_) flags_seen.insert(operation_of(earlier.serial));
     if (earlier.atomic && by_host_ && (looks_ || writing_)) return;
     if (earlier.atomic && operation_.at_word) return;
+    const StreamOperation* other = operation_of(earlier.serial);
     if (other == &operation_) return;
     const Handed handed = handed_over(operation_, earlier, wrote, false, nullptr);
     const bool after = handed == Handed::kYes;
@@ -380,9 +380,9 @@ class Touching {
                             unordered_text(operation_, *other, wrote, false, handed)};
     // Whether the host's load is atomic does not show: what fails tells, unless a flag that the
     // host has seen comes behind the store and does not order the two.
-    const bool strong = earlier.atomic && earlier.scope == static_cast<uint32_t>(Scope::kSystem) &&
-                        handed == Handed::kNone && flags_seen.count(other) == 0;
-    if (by_host_ && (several_poll || strong)) {
+    const bool strong = earlier.atomic && earlier.scope == static_cast<uint32_t>(Scope::kSystem);
+    const bool unflagged = handed == Handed::kNone && flags_seen.count(other) == 0;
+    if (by_host_ && (several_poll || (strong && unflagged))) {
       return keep_once(outside_launches.notes, std::move(finding));
     }
     report_outside(std::move(finding));
