@@ -151,7 +151,7 @@ size_t bytes_at(const void* pc, bool of_program) {
     prefix = at[2] & 3;
     vector <<= at[2] >> 2 & 1;
     code = at[3];
-  } else if (*at == 0x62 && (at[1] & 7) == 1) {
+  } else if (*at == 0x62 && (at[1] & 7) == 1 && (at[3] & 7) == 0) {  // without a mask
     prefix = at[2] & 3;
     vector <<= at[3] >> 5 & 3;
     code = at[4];
