@@ -24,6 +24,7 @@ struct Left {
   Released released;
 };
 std::map<const void*, std::vector<Left>> left_by_word;
+Released overwritten;  // what words released that the host or a copy has written since
 std::vector<StreamOperation*> releasing;
 std::vector<StreamOperation*> acquiring;
 uint32_t next_number = kForeign;
@@ -81,6 +82,18 @@ void remember(std::vector<StreamOperation*>& among, StreamOperation& operation) 
 }
 
 }  // namespace
+
+bool is_released(const StreamOperation& by, const Access& access) {
+  const auto covers = [&](const Released& released) {
+    return covers_access(released.certain.get(), by, access) ||
+           covers_access(released.supposed.get(), by, access);
+  };
+  return covers(overwritten) ||
+         std::any_of(left_by_word.begin(), left_by_word.end(), [&](auto& word) {
+           return std::any_of(word.second.begin(), word.second.end(),
+                              [&](const Left& left) { return covers(left.released); });
+         });
+}
 
 Released released_before(const void* word) {
   Released all;
@@ -211,11 +224,19 @@ Handed handed_over(const StreamOperation& operation, const Access& earlier, bool
 }
 
 void forget_released(const void* begin, const void* end) {
-  left_by_word.erase(left_by_word.lower_bound(begin), left_by_word.lower_bound(end));
+  const auto first = left_by_word.lower_bound(begin), last = left_by_word.lower_bound(end);
+  for (auto each = first; several_hosts_poll() && each != last; ++each) {
+    for (const auto& [by, released] : each->second) {
+      overwritten.certain = Abroad::joined(overwritten.certain, released.certain);
+      overwritten.supposed = Abroad::joined(overwritten.supposed, released.supposed);
+    }
+  }
+  left_by_word.erase(first, last);
 }
 
 void forget_handovers() {
   left_by_word.clear();
+  overwritten = {};
   releasing.clear();
   acquiring.clear();
   host_knew.clear();

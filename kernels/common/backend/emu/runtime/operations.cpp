@@ -382,7 +382,8 @@ class Touching {
     // host has seen comes behind the store and does not order the two.
     const bool strong = earlier.atomic && earlier.scope == static_cast<uint32_t>(Scope::kSystem);
     const bool unflagged = handed == Handed::kNone && flags_seen.count(other) == 0;
-    if (by_host_ && (several_poll || (strong && unflagged))) {
+    const bool told = several_poll && is_released(*other, earlier);
+    if (by_host_ && (told || (strong && unflagged))) {
       return keep_once(outside_launches.notes, std::move(finding));
     }
     report_outside(std::move(finding));
@@ -609,8 +610,8 @@ KB_EMU_EXPORT void kb_emu_host_touched(const void* allocation, uint64_t size, co
 }
 
 // The host polls: what is pending will be done for it, of which it knows what it sees.
-// Not modelled: what another of its threads does while a kernel goes on. What is in no order with
-// the host is a note then: it may have been put into order.
+// Not modelled: what another of its threads sees while a kernel goes on. What is in no order with
+// the host is a note then if somebody has released it: that thread may have acquired it.
 KB_EMU_EXPORT void kb_emu_host_polls(int side_by_side) {
   host_polls = is_program;
   several_poll = host_polls && (several_poll || side_by_side != 0);

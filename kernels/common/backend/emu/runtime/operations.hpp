@@ -111,6 +111,8 @@ void note_acquired(const Released& released);
 enum class Handed : uint8_t { kNone, kNotCovered, kUnfenced, kNarrow, kSupposed, kYes };
 Handed handed_over(const StreamOperation& operation, const Access& earlier, bool wrote, bool waited,
                    const Knowledge* knows);
+// Whether somebody has released that access of an operation, for whoever acquires it.
+bool is_released(const StreamOperation& by, const Access& access);
 // How many operations the program has asked for between two, at least.
 uint32_t apart(const StreamOperation& one, const StreamOperation& other);
 // How a finding says that nothing orders an access with the earlier one.
