@@ -45,7 +45,7 @@ def pytest_collection_finish() -> None:
 
 
 ROOT = Path(__file__).resolve().parents[1]
-#: Left to `make test-long`, by what `make test` has taken for each: about 3 s or more of a core.
+#: Left to `make test-long`, by what `make test` has taken for each: about 2 s or more of a core.
 LONG = frozenset((ROOT / "tests" / "long_tests.txt").read_text().splitlines())
 
 
