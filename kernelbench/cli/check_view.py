@@ -211,7 +211,8 @@ class View(console.Watching):
             row, seen = found[0]
             kernel = row.shape if self._plan is not None and self._plan.files else ""
             cause = diagnostics.cause_of(seen.finding, seen.waits, [s.finding for s in row.seen])
-            blocks.setdefault((kernel, cause), []).append(found)
+            launches = diagnostics.launches_of(seen.finding, kernel)
+            blocks.setdefault(launches or (kernel, cause), []).append(found)
         for block in [*blocks.values()][: self._max_findings]:
             first, *others = sorted(block, key=lambda found: not _is_cause(*found[0]))
             self._cause(step, first, others)

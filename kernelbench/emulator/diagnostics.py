@@ -47,6 +47,7 @@ _BETWEEN_OPERATIONS = (
     "nothing orders the two", "nothing orders the two streams", "the host wait",
     *_NARROW, _UNFENCED, _NOT_COVERED,
 )  # fmt: skip
+_OTHER_LAUNCH = re.compile(r" that kernel (.+?)(?: on | of a | reads| writes)")
 _TOO_NARROW = "the scope of an atomic does not reach the other"
 _SCOPES = (_TOO_NARROW, "has a scope that does not reach this one")
 _OF_REGISTERS = "waits for registers of its CTA"
@@ -131,6 +132,14 @@ def ranks(finding: Finding, beside: Sequence[Finding]) -> tuple[float, bool]:
 def is_between_operations(finding: Finding) -> bool:
     """Whether it is a race between launches, copies and the host, which may cause the others."""
     return finding.kind == "race" and finding.text.endswith(_BETWEEN_OPERATIONS)
+
+
+def launches_of(finding: Finding, kernel: str) -> frozenset[str]:
+    """The two kernels of a race between launches, which lack one order, of an access in
+    ``kernel``; empty for another finding.
+    """
+    other = _OTHER_LAUNCH.search(finding.text) if is_between_operations(finding) else None
+    return frozenset((kernel, other[1]) if other and finding.thread >= 0 else ())
 
 
 def cause_of(finding: Finding, waits: Sequence[Waiting], beside: Sequence[Finding] = ()) -> object:

@@ -127,6 +127,31 @@ def test_a_race_of_two_lines_in_two_buffers_is_one_block(line: str) -> None:
     assert ("  = also: another, in " in text.getvalue()) == one
 
 
+@pytest.mark.parametrize("other", ["fill", "sum"])
+def test_races_of_two_launches_are_one_block(other: str) -> None:
+    """One order that two kernels lack shows at several lines, of either of them."""
+    (step,) = (each for each in read_check(RECORD).steps if each.step == "race.cu")
+    row = step.rows[0]
+    seen = next(each for each in row.seen if each.finding.kind == "race")
+    rows = []
+    for number, (kernel, beside) in enumerate([("fill", "sum"), ("sum", other)]):
+        text = f"a load reads a that kernel {beside} of a graph writes: nothing orders the two"
+        access = replace(seen.finding.access, where=f"race.cu:{number + 8}")
+        finding = replace(
+            seen.finding, text=text, access=access, identity=f"race-000000000{number}",
+            object="", thread=0,
+        )  # fmt: skip
+        rows.append(replace(row, shape=kernel, seen=(replace(seen, finding=finding),)))
+    to = io.StringIO()
+    view = View(console.Console(file=to, width=80), 10, layout="full")
+    view._plan = cast(CheckPlan, SimpleNamespace(files=("race.cu",), steps=(), given=FileOptions()))
+    view._repeats = False
+    view.results([replace(step, rows=tuple(rows))])
+    one = other == "fill"
+    assert to.getvalue().count("error[race]") == (1 if one else 2)
+    assert ("  = also: race.cu:9, in sum (race-0000000001)" in to.getvalue()) == one
+
+
 if __name__ == "__main__":
     os.chdir(FOLDER)
     asked = ["--seed", "1", "--schedules", "4", "--no-save", "--json", str(RECORD)]
