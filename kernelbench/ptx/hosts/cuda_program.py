@@ -128,6 +128,7 @@ class CudaProgram:
         began_s = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="kernelbench-") as folder:
             host.of_other_gpus = Path(folder)
+            host.library.kb_cudart_keep_texts(folder.encode())
             with host.driven_by(self, self._file):
                 main = self._main(host, Path(folder), words)
             runs = RepeatedRuns(lambda seeds, how: self._again(host, main, words, seeds, how))
@@ -139,6 +140,7 @@ class CudaProgram:
                 self._explain_what_was_found(host, runs, status, began_s)
             finally:
                 runs.end()
+                host.library.kb_cudart_keep_texts(b"")
         return status
 
     def _explain_what_was_found(

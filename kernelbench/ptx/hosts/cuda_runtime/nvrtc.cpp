@@ -1,5 +1,6 @@
-// NVRTC: nvcc compiles the text to PTX, in a folder that is gone with the program. Its log is
-// nvcc's. What is asked for as a cubin is PTX, too, which cuModuleLoadData takes.
+// NVRTC: nvcc compiles the text to PTX, in a folder that is gone with the program: until then
+// findings quote the text. Its log is nvcc's. What is asked for as a cubin is PTX, too, which
+// cuModuleLoadData takes.
 #include "../cuda_libraries/nvrtc.h"
 
 #include <ftw.h>
@@ -51,6 +52,8 @@ std::string read(const std::string& file) {
   return {std::istreambuf_iterator<char>(opened), {}};
 }
 
+std::string kept_in;  // the program's folder; empty where nobody quotes
+
 int removed(const char* path, const struct stat*, int, struct FTW*) {
   return std::remove(path);
 }
@@ -79,7 +82,8 @@ void take_names(_nvrtcProgram& program) {
 
 nvrtcResult compiled(_nvrtcProgram& program, int count, const char* const* options) {
   const char* const named = std::getenv("TMPDIR");
-  std::string folder = std::string(named != nullptr ? named : "/tmp") + "/kernelbench-XXXXXX";
+  const std::string among = !kept_in.empty() ? kept_in : named != nullptr ? named : "/tmp";
+  std::string folder = among + "/kernelbench-XXXXXX";
   if (mkdtemp(folder.data()) == nullptr) return NVRTC_ERROR_OUT_OF_MEMORY;
   const std::string name = program.name.substr(program.name.rfind('/') + 1);
   write(folder + "/" + name, program.text + named_objects(program));
@@ -93,7 +97,7 @@ nvrtcResult compiled(_nvrtcProgram& program, int count, const char* const* optio
   const bool done = compile_text(folder.c_str(), words.c_str()) == 0;
   program.log = read(folder + "/log");
   program.ptx = done ? read(folder + "/ptx") : "";
-  nftw(folder.c_str(), removed, 8, FTW_DEPTH | FTW_PHYS);
+  if (kept_in.empty()) nftw(folder.c_str(), removed, 8, FTW_DEPTH | FTW_PHYS);
   if (!done) return NVRTC_ERROR_COMPILATION;
   take_names(program);
   return NVRTC_SUCCESS;
@@ -112,6 +116,10 @@ nvrtcResult put(const std::string& text, size_t* size, char* to) {
 using namespace kb::cuda;
 
 extern "C" {
+
+void kb_cudart_keep_texts(const char* folder) {
+  kept_in = folder;
+}
 
 const char* nvrtcGetErrorString(nvrtcResult result) {
   const auto at = static_cast<size_t>(result);
