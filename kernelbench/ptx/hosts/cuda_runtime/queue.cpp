@@ -612,6 +612,7 @@ const void* first_asked_for(Task goes_on, const void* pc) {
 cudaError_t see_word(const Word& word, const std::function<bool(uint64_t)>& is_right,
                      const void* pc) {
   const Task waits = running.back();
+  const auto& values = written[word.at];
   while (!is_right(word.now())) {
     const std::vector<Task> beside = beside_running();
     const auto writes = std::find_if(beside.begin(), beside.end(), [&word](Task each) {
@@ -621,6 +622,15 @@ cudaError_t see_word(const Word& word, const std::function<bool(uint64_t)>& is_r
       finish(*writes, false);
       order_begins(waits);
     } else if (others(1) == 0) {
+      const auto had = std::find_if(values.rbegin(), values.rend(),
+                                    [&](const auto& each) { return is_right(each.first); });
+      if (had != values.rend()) {
+        host_found(true, pc,
+                   "a stream waits for a value that a word has had before, and nothing orders what "
+                   "has replaced it behind the wait");
+        if (had->second != 0) order_after(waits, had->second);
+        return cudaSuccess;  // as if it had been seen
+      }
       host_found(true, first_asked_for(waits, pc),
                  "a stream waits for a value of a word that nothing writes");
       stuck = true;
@@ -636,7 +646,6 @@ cudaError_t see_word(const Word& word, const std::function<bool(uint64_t)>& is_r
     break;
   }
   Task by = 0;
-  const auto& values = written[word.at];
   for (auto each = values.rbegin(); each != values.rend() && is_right(each->first); ++each) {
     by = each->second;
   }
