@@ -87,6 +87,12 @@ def test_a_sample_is_right_and_clean_and_its_mistakes_are_found(
         assert re.search(rf"(-->|:::) \S*{name}\.cu:\d+", outcome.out), outcome.out
 
 
+def test_text_that_a_program_compiles_is_quoted(checked: Checked) -> None:
+    outcome = checked("nvrtc_templates.cu", ("1, 1, 1, 32, 1", "1, 1, 1, 64, 1"))
+    assert outcome.code == 3 and "error[out-of-bounds]" in outcome.out, outcome.out
+    assert re.search(r"--> scale\.cu:4 .*\n 4 \| data\[threadIdx\.x\] = ", outcome.out), outcome.out
+
+
 #: Of samples for two GPUs: what is replaced, and what is said.
 GPUS = {
     "two_gpus": [
