@@ -55,17 +55,12 @@ class ParityCase:
 
 @dataclass(frozen=True)
 class Ran:
-    """What a case left: its output, or None and what went wrong.
-
-    Attributes:
-        timed_out: Whether it was ended because it took too long.
-        started: Whether it was run at all.
-    """
+    """What a case left: its output, or None and what went wrong."""
 
     out: Words | None
     error: str
-    timed_out: bool = False
-    started: bool = True
+    timed_out: bool = False  #: Whether it was ended because it took too long.
+    started: bool = True  #: Whether it was run at all.
 
 
 def gpu_library(stem: str, backend: str) -> Path:

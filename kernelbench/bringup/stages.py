@@ -68,22 +68,15 @@ _OUTCOMES: dict[str, StageOutcome] = {"hang": "TIMED OUT", "wrong": "DIFFERS", "
 
 @dataclass(frozen=True)
 class BringupOptions:
-    """What the command line chooses.
-
-    Attributes:
-        limit_s: Longest that one process of parity cases, or one phase of a step, may take.
-        wait_s: Longest wait, before anything is timed, for other processes to leave the GPU.
-        report: The JSON file; the Markdown goes beside it.
-        planted: Whether probes run with faults planted, too.
-    """
+    """What the command line chooses."""
 
     seed: int
     quick: bool
-    limit_s: float
-    wait_s: float
-    report: Path
+    limit_s: float  #: Longest that one process of parity cases, or one phase of a step, may take.
+    wait_s: float  #: Longest wait, before anything is timed, for other processes to leave the GPU.
+    report: Path  #: The JSON file; the Markdown goes beside it.
     command: str
-    planted: bool = False
+    planted: bool = False  #: Whether probes run with faults planted, too.
 
 
 def native_gpu() -> tuple[GpuInfo, str]:
@@ -135,18 +128,15 @@ def native_steps(context: Context, quick: bool) -> list[Step]:
 
 @dataclass
 class StepStage:
-    """Runs steps one after another.
-
-    Attributes:
-        environment: The machine as the first worker found it; None before.
-        results: Every row so far, those of a step that was interrupted included.
-    """
+    """Runs steps one after another."""
 
     context: Context
     seed: int
     limit_s: float
     progress: OnProgress
+    #: The machine as the first worker found it; None before.
     environment: Environment | None = None
+    #: Every row so far, those of a step that was interrupted included.
     results: list[Result] = field(default_factory=list)
     _others: int | None = None
 

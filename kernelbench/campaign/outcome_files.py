@@ -38,28 +38,20 @@ _SAID = "kernelbench: "
 
 @dataclass(frozen=True)
 class PieceOutcome:
-    """What one piece came to.
-
-    Attributes:
-        arguments: Of the command line.
-        like: See :class:`~kernelbench.campaign.pieces.Piece`.
-        code: The command's exit code.
-        host, gpu: Where it ran; gpu is empty where it had none to itself.
-        seconds: How long the command took.
-        records: Identifiers of what it put into the results folder.
-        files: What is not there yet, by its path, base64; empty when all is.
-    """
+    """What one piece came to."""
 
     schema: Literal["kernelbench.piece/1"]
     key: str
-    arguments: tuple[str, ...]
-    like: str
-    code: int
+    arguments: tuple[str, ...]  #: Of the command line.
+    like: str  #: See :class:`~kernelbench.campaign.pieces.Piece`.
+    code: int  #: The command's exit code.
+    #: ``host``, ``gpu``: Where it ran; gpu is empty where it had none to itself.
     host: str
     gpu: str
-    seconds: float
+    seconds: float  #: How long the command took.
     created: str
-    records: tuple[str, ...] = ()
+    records: tuple[str, ...] = ()  #: Identifiers of what it put into the results folder.
+    #: What is not there yet, by its path, base64; empty when all is.
     files: dict[str, str] = field(default_factory=dict)
 
 
@@ -182,15 +174,10 @@ def _identity(entry: LedgerEntry) -> tuple[str, str, str]:
 
 @dataclass(frozen=True)
 class PieceVerdict:
-    """What a report means.
+    """What a report means."""
 
-    Attributes:
-        fault: Why the piece is not done, in one line; empty if it is.
-        final: Whether it would be the same with every other worker.
-    """
-
-    fault: str = ""
-    final: bool = False
+    fault: str = ""  #: Why the piece is not done, in one line; empty if it is.
+    final: bool = False  #: Whether it would be the same with every other worker.
 
 
 def judge_report(report: Mapping[str, Any], on_gpu: bool, mutant: bool = False) -> PieceVerdict:

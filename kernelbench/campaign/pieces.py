@@ -26,22 +26,16 @@ from kernelbench.runs.plan import with_problem
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One command that needs no other.
+    """One command that needs no other."""
 
-    Attributes:
-        key: Hash (hex) of what its result depends on: command, options, sources, shape, repetition
-            and kernelbench itself.
-        arguments: Of the command line, ``kernelbench`` and ``--results`` left out.
-        like: What pieces that take about as long have in common: the command and its steps.
-        on_gpu: Whether it runs on a GPU where the campaign is one of GPUs; ``check`` never does.
-        mutant: Whether its step has a planted fault, which is to be found.
-    """
-
+    #: Hash (hex) of what its result depends on: command, options, sources, shape, repetition and
+    #: kernelbench itself.
     key: str
-    arguments: tuple[str, ...]
-    like: str
+    arguments: tuple[str, ...]  #: Of the command line, ``kernelbench`` and ``--results`` left out.
+    like: str  #: What pieces that take about as long have in common: the command and its steps.
+    #: Whether it runs on a GPU where the campaign is one of GPUs; ``check`` never does.
     on_gpu: bool
-    mutant: bool = False
+    mutant: bool = False  #: Whether its step has a planted fault, which is to be found.
 
     def in_words(self) -> str:
         """The command, as it is typed."""
@@ -50,15 +44,12 @@ class Piece:
 
 @dataclass
 class PieceMaker:
-    """Makes the pieces of a campaign.
-
-    Attributes:
-        left_out: Why combinations made no piece, with their number, after :meth:`pieces` has ended.
-    """
+    """Makes the pieces of a campaign."""
 
     context: Context
     campaign: Campaign
     code_sha: str
+    #: Why combinations made no piece, with their number, after :meth:`pieces` has ended.
     left_out: dict[str, int] = field(default_factory=dict)
 
     def pieces(self) -> Iterator[Piece]:

@@ -42,37 +42,27 @@ SCHEDULE_SCHEMA: Literal["kernelbench.schedule/1"] = "kernelbench.schedule/1"
 
 @dataclass(frozen=True)
 class ScheduleFile:
-    """One schedule of a step.
-
-    Attributes:
-        identity: What it shows: a finding's identity, or ``wrong`` for wrong values.
-        text: The same in a line.
-        source_sha: Of the step's sources; a changed step has other schedules.
-        seed: The check's, of which that of the inputs is derived.
-        index: Which schedule of the check it was; ``calls``: which call of its sequence, or empty.
-        other_shape: The second shape of a sequence; empty if there was none.
-        decisions: Launch, cluster, who, number and value of each one that is not the usual one;
-            None: the seed draws all of them.
-        made: Decisions of the schedule that the check ran; kept: those that were not usual.
-    """
+    """One schedule of a step."""
 
     schema: Literal["kernelbench.schedule/1"]
     step: str
     shape: str
     inputs: str
     sms: int
-    identity: str
-    text: str
-    source_sha: str
-    seed: int
-    index: int
-    calls: str
-    other_shape: str
+    identity: str  #: What it shows: a finding's identity, or ``wrong`` for wrong values.
+    text: str  #: The same in a line.
+    source_sha: str  #: Of the step's sources; a changed step has other schedules.
+    seed: int  #: The check's, of which that of the inputs is derived.
+    index: int  #: Which schedule of the check it was.
+    calls: str  #: Which call of its sequence, or empty.
+    other_shape: str  #: The second shape of a sequence; empty if there was none.
     mma_rounding: Rounding
     max_findings: int
+    #: Launch, cluster, who, number and value of each one that is not the usual one; None: the seed
+    #: draws all of them.
     decisions: tuple[Decision, ...] | None
-    made: int
-    kept: int
+    made: int  #: Decisions of the schedule that the check ran.
+    kept: int  #: Those that were not usual.
 
 
 def write_schedule(path: Path, file: ScheduleFile) -> None:
@@ -101,16 +91,12 @@ FEWEST_S = 60.0
 
 @dataclass(frozen=True)
 class Shortened:
-    """What came of making a schedule shorter.
-
-    Attributes:
-        path: The file; None if there is none, and then ``why`` says why.
-    """
+    """What came of making a schedule shorter."""
 
     step: str
     shape: str
     identity: str
-    path: Path | None
+    path: Path | None  #: The file; None if there is none, and then ``why`` says why.
     file: ScheduleFile | None
     trials: int
     why: str = ""
@@ -226,32 +212,22 @@ def _shorten(
 
 @dataclass(frozen=True)
 class Replayed:
-    """A schedule that was run again.
-
-    Attributes:
-        runs: What came of each time; shown: how often it showed the file's identity.
-        state: Of the last time, at the finding; empty if it was not asked for, or not made.
-    """
+    """A schedule that was run again."""
 
     file: ScheduleFile
-    runs: tuple[ScheduleRun, ...]
-    shown: int
+    runs: tuple[ScheduleRun, ...]  #: What came of each time.
+    shown: int  #: How often it showed the file's identity.
+    #: Of the last time, at the finding; empty if it was not asked for, or not made.
     state: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Look:
-    """What to see of a schedule beside its findings.
+    """What to see of a schedule beside its findings."""
 
-    Attributes:
-        trace: File for its trace; None for none.
-        state: Whether to tell the state at the finding.
-        times: How often to run it.
-    """
-
-    trace: Path | None = None
-    state: bool = False
-    times: int = 1
+    trace: Path | None = None  #: File for its trace; None for none.
+    state: bool = False  #: Whether to tell the state at the finding.
+    times: int = 1  #: How often to run it.
 
 
 def replay_file(path: Path, look: Look, timeout_s: float, on_progress: OnProgress) -> Replayed:

@@ -117,13 +117,9 @@ def report_of(
 
 @dataclass(frozen=True)
 class LastCheck:
-    """The newest check of a step.
+    """The newest check of a step."""
 
-    Attributes:
-        run: Identifier of the record.
-    """
-
-    run: str
+    run: str  #: Identifier of the record.
     created: str
     checked: StepCheck
 

@@ -19,18 +19,13 @@ from kernelbench.runs.runner import StepRun
 
 @dataclass(frozen=True)
 class Subject:
-    """What a tool is to look at.
-
-    Attributes:
-        seed: As given, or drawn anew.
-        timeout: Seconds for each run of a tool.
-    """
+    """What a tool is to look at."""
 
     step: str
     shape: str | None
     device: int
-    seed: int
-    timeout: float
+    seed: int  #: As given, or drawn anew.
+    timeout: float  #: Seconds for each run of a tool.
 
     def plan(self, *, small: bool) -> StepRun:
         """The step with its shape; see :func:`kernelbench.inspection.gpu_tool.plan_one`."""

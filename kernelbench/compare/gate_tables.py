@@ -45,15 +45,11 @@ GATE_ALPHA = 0.01
 
 @dataclass(frozen=True)
 class Best:
-    """The least median ever measured, in microseconds, among ``runs`` comparable runs.
-
-    Attributes:
-        stats: The series that it is of.
-    """
+    """The least median ever measured, in microseconds, among ``runs`` comparable runs."""
 
     median_us: float
     runs: int = 1
-    stats: Summary | None = field(default=None, compare=False)
+    stats: Summary | None = field(default=None, compare=False)  #: The series that it is of.
 
 
 def expected_maximum(count: int) -> float:

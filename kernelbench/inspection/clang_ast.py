@@ -33,15 +33,11 @@ _OPERATORS = {
 
 @dataclass(frozen=True)
 class StepTree:
-    """A step's syntax tree.
+    """A step's syntax tree."""
 
-    Attributes:
-        unit: ``clang.cindex.TranslationUnit``.
-        files: The files that count, by the name that clang gives them: those of the step, its
-            bases and its building blocks.
-    """
-
-    unit: Any
+    unit: Any  #: ``clang.cindex.TranslationUnit``.
+    #: The files that count, by the name that clang gives them: those of the step, its bases and its
+    #: building blocks.
     files: dict[str, Path]
     _texts: dict[str, bytes] = field(default_factory=dict)
 

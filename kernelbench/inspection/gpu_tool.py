@@ -30,15 +30,11 @@ _VERSION_LIMIT_S = 60
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool that answers.
-
-    Attributes:
-        version: As it says itself, (2025, 3, 1, 0), say.
-    """
+    """A tool that answers."""
 
     name: str
     path: Path
-    version: tuple[int, ...]
+    version: tuple[int, ...]  #: As it says itself, (2025, 3, 1, 0), say.
 
     def __str__(self) -> str:
         return f"{self.name} {'.'.join(map(str, self.version))}"

@@ -129,15 +129,11 @@ def emulated_library(step: Step, arch: int) -> Path:
 
 @dataclass(frozen=True)
 class _Parts:
-    """What the compiler is given of a step.
+    """What the compiler is given of a step."""
 
-    Attributes:
-        source: The file to compile; flags: of the step's own, the language's standard among them.
-    """
-
-    source: Path
+    source: Path  #: The file to compile.
     include_dirs: tuple[Path, ...]
-    flags: list[str]
+    flags: list[str]  #: Of the step's own, the language's standard among them.
     libraries: list[str]
     torch_extension: bool
 

@@ -44,17 +44,12 @@ class StepLaunch:
 
 @dataclass(frozen=True)
 class StepLaunches:
-    """How a PTX step is launched.
-
-    Attributes:
-        arrays: Expressions by name, in order; each sees those before it.
-        returns: What a call returns.
-    """
+    """How a PTX step is launched."""
 
     file: Path
-    arrays: Mapping[str, str]
+    arrays: Mapping[str, str]  #: Expressions by name, in order; each sees those before it.
     launches: tuple[StepLaunch, ...]
-    returns: str
+    returns: str  #: What a call returns.
 
 
 def read_step_launches(ptx: Path) -> StepLaunches:

@@ -49,21 +49,15 @@ class NvmlUnavailable(EnvironmentProblem):
 
 @dataclass(frozen=True)
 class ClockReading:
-    """One reading; None where NVML does not support the query.
+    """One reading; None where NVML does not support the query."""
 
-    Attributes:
-        sm_mhz: Current SM clock in MHz. mem_mhz: Current memory clock in MHz.
-        temperature_c: GPU temperature in degrees Celsius. power_w: Power draw in watts.
-        throttle_reasons: Names from :data:`THROTTLE_BITS`; empty also where unsupported.
-        pstate: Performance state, 0 (fastest) to 15.
-    """
-
-    sm_mhz: float | None
-    mem_mhz: float | None
-    temperature_c: float | None
-    power_w: float | None
+    sm_mhz: float | None  #: Current SM clock in MHz.
+    mem_mhz: float | None  #: Current memory clock in MHz.
+    temperature_c: float | None  #: GPU temperature in degrees Celsius.
+    power_w: float | None  #: Power draw in watts.
+    #: Names from :data:`THROTTLE_BITS`; empty also where unsupported.
     throttle_reasons: tuple[str, ...]
-    pstate: int | None
+    pstate: int | None  #: Performance state, 0 (fastest) to 15.
 
     @property
     def slowed(self) -> tuple[str, ...]:

@@ -158,18 +158,13 @@ def energy(
 
 @dataclass
 class _Calls:
-    """Calls of one arm over the input sets in one graph, which is replayed back to back.
-
-    Attributes:
-        count: Calls of the graph; us: their time.
-        last: Index of the set of the last one; result: what that call returned.
-    """
+    """Calls of one arm over the input sets in one graph, which is replayed back to back."""
 
     graph: torch.cuda.CUDAGraph
-    count: int
-    us: float
-    last: int
-    result: Any
+    count: int  #: Calls of the graph.
+    us: float  #: Their time.
+    last: int  #: Index of the set of the last one.
+    result: Any  #: What that call returned.
 
     @classmethod
     def captured(cls, gpu: GpuTiming, kernel: Kernel) -> _Calls:

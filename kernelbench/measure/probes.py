@@ -42,16 +42,12 @@ class Probes:
 
     Streams are raw handles (``torch.cuda.Stream.cuda_stream``), pointers raw device addresses
     (``Tensor.data_ptr()``). Nothing synchronizes.
-
-    Attributes:
-        device: CUDA ordinal. sms: Number of SMs. bulk: Whether it has bulk async copies (sm_90+).
-        stamp_slots: Entries of a stamp buffer, two int64 each.
     """
 
-    device: int
-    sms: int
-    bulk: bool
-    stamp_slots: int
+    device: int  #: CUDA ordinal.
+    sms: int  #: Number of SMs.
+    bulk: bool  #: Whether it has bulk async copies (sm_90+).
+    stamp_slots: int  #: Entries of a stamp buffer, two int64 each.
     library: Any
 
     def clock_stamp(self, slots: int, stream: int) -> None:

@@ -16,21 +16,16 @@ ROOT_VARIABLE = "KERNELBENCH_ROOT"
 
 @dataclass(frozen=True)
 class Project:
-    """A folder whose ``pyproject.toml`` has a ``[tool.kernelbench]`` table.
+    """A folder whose ``pyproject.toml`` has a ``[tool.kernelbench]`` table."""
 
-    Attributes:
-        root: The folder, absolute.
-        lineages: The lineage folders, absolute, in the order of ``lineages = [...]``.
-        shapes_file: The shapes, ``shapes.yaml`` unless ``shapes = "..."`` says otherwise.
-        results: Where records and tables go, ``results`` unless ``results = "..."`` says otherwise.
-        nowhere: Whether the current folder is in no project: this is only what ships, which nobody
-            adds steps to, and results go to the user's data folder.
-    """
-
-    root: Path
+    root: Path  #: The folder, absolute.
+    #: The lineage folders, absolute, in the order of ``lineages = [...]``.
     lineages: tuple[Path, ...]
-    shapes_file: Path
+    shapes_file: Path  #: The shapes, ``shapes.yaml`` unless ``shapes = "..."`` says otherwise.
+    #: Where records and tables go, ``results`` unless ``results = "..."`` says otherwise.
     results: Path
+    #: Whether the current folder is in no project: this is only what ships, which nobody adds steps
+    #: to, and results go to the user's data folder.
     nowhere: bool = False
 
 

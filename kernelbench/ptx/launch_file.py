@@ -35,15 +35,11 @@ _ARRAY_FORM = f"'dtype[extents]', as 'float32[4, 256] random', with {', '.join(F
 
 @dataclass(frozen=True)
 class LaunchArray:
-    """An array with its first values.
+    """An array with its first values."""
 
-    Attributes:
-        dtype: One of :data:`DTYPES`; fill: one of :data:`FILLS`.
-    """
-
-    dtype: str
+    dtype: str  #: One of :data:`DTYPES`.
     extents: tuple[int, ...]
-    fill: str
+    fill: str  #: One of :data:`FILLS`.
 
     def made(self, seed: int) -> np.ndarray[Any, Any]:
         """It, with its first values; random ones are whole numbers from -4 to 4."""
@@ -100,11 +96,7 @@ DTYPES = (*_IN_NUMPY, *_BITS_OF, *_OTHER_NAMES)
 
 @dataclass(frozen=True)
 class PlannedLaunch:
-    """One ``[[launch]]``.
-
-    Attributes:
-        args: Numbers, and names of arrays.
-    """
+    """One ``[[launch]]``."""
 
     kernel: str
     grid: tuple[int, ...]
@@ -112,7 +104,7 @@ class PlannedLaunch:
     shared: int
     cluster: tuple[int, ...] | None
     cooperative: bool
-    args: tuple[int | float | str, ...]
+    args: tuple[int | float | str, ...]  #: Numbers, and names of arrays.
 
     def words(self) -> str:
         """Its extents."""

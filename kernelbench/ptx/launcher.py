@@ -472,21 +472,17 @@ class LaunchesBeside:
 
 @dataclass(frozen=True)
 class _OneLaunch:
-    """A launch in form, with all memory that it may touch.
-
-    Attributes:
-        lowest: Entries of kernels that hang, or stop by their own check, where another lane than
-            the lowest is elected.
-        alone: As :meth:`PtxModule.alone_in_clusters` has it.
-    """
+    """A launch in form, with all memory that it may touch."""
 
     library: ctypes.CDLL
     entry: str
     form: LaunchForm
     arrays: Mapping[str, Any]
+    #: Entries of kernels that hang, or stop by their own check, where another lane than the lowest
+    #: is elected.
     lowest: set[str]
     registers: int = 0
-    alone: bool = False
+    alone: bool = False  #: As :meth:`PtxModule.alone_in_clusters` has it.
     written: set[str] = field(default_factory=set)  # by checked launches
 
     @property

@@ -24,32 +24,24 @@ _REASON_LENGTH = 120
 
 @dataclass(frozen=True)
 class TableRow(WithMetrics):
-    """One step on one shape in one L2 state, over all input classes of the run.
-
-    Attributes:
-        l2: ``cold``, ``warm``, or ``none`` where nothing was timed on a GPU.
-        status: ``pass`` if every class that ran is right; else that of the first that is not.
-        exact: Whether every class is right to the last bit; None if none ran to its end.
-        classes: Number of input classes that ran.
-        max_abs_err, rel_rms_err: The largest of the classes.
-        metrics: Of the class that was timed.
-        run: When the run ended, as its identifier begins: ``20261120T224026Z``.
-        reason: Why the status is not ``pass``.
-    """
+    """One step on one shape in one L2 state, over all input classes of the run."""
 
     step: str
     shape: str
     executor: str
-    l2: str
+    l2: str  #: ``cold``, ``warm``, or ``none`` where nothing was timed on a GPU.
+    #: ``pass`` if every class that ran is right; else that of the first that is not.
     status: ResultStatus
+    #: Whether every class is right to the last bit; None if none ran to its end.
     exact: bool | None
-    classes: int
+    classes: int  #: Number of input classes that ran.
+    #: ``max_abs_err``, ``rel_rms_err``: The largest of the classes.
     max_abs_err: float | None
     rel_rms_err: float | None
-    metrics: Metrics
+    metrics: Metrics  #: Of the class that was timed.
     sol_us: float | None
-    run: str
-    reason: str
+    run: str  #: When the run ended, as its identifier begins: ``20261120T224026Z``.
+    reason: str  #: Why the status is not ``pass``.
 
     @property
     def date(self) -> str:

@@ -35,16 +35,7 @@ class ArmRecord:
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """One comparison: one shape and one metric.
-
-    Attributes:
-        verdict: ``FASTER``, ``SLOWER``, ``SAME``, ``AMBIGUOUS`` or ``NOT MEASURED``.
-        base_us, cand_us: Medians of a time, in microseconds; None of another metric, whose medians
-            are among the figures.
-        change: Change of the metric as a fraction; ci: its interval; None if nothing was measured.
-        figures: Every other number of the estimate, by name.
-        samples_file: Raw samples, relative to the results folder.
-    """
+    """One comparison: one shape and one metric."""
 
     schema: Literal["kernelbench.comparison/1"]
     id: str
@@ -57,16 +48,19 @@ class LedgerEntry:
     shape: str
     metric: str
     method: str
-    verdict: str
+    verdict: str  #: ``FASTER``, ``SLOWER``, ``SAME``, ``AMBIGUOUS`` or ``NOT MEASURED``.
     reason: str
+    #: ``base_us``, ``cand_us``: Medians of a time, in microseconds; None of another metric, whose
+    #: medians are among the figures.
     base_us: float | None
     cand_us: float | None
-    change: float | None
-    ci: tuple[float, float] | None
+    change: float | None  #: Change of the metric as a fraction.
+    ci: tuple[float, float] | None  #: Its interval; None if nothing was measured.
     p_holm: float | None
+    #: Every other number of the estimate, by name.
     figures: dict[str, Any] = field(default_factory=dict)
     protocol: dict[str, Any] = field(default_factory=dict)
-    samples_file: str | None = None
+    samples_file: str | None = None  #: Raw samples, relative to the results folder.
 
     def median(self, arm: Literal["base", "cand"]) -> float | None:
         """Of an arm, in the unit of the metric: of one that is no time it is among the figures."""

@@ -25,22 +25,18 @@ OUTCOMES_SCHEMA: Literal["kernelbench.outcomes/1"] = "kernelbench.outcomes/1"
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """How one step on one shape ended with one input class.
-
-    Attributes:
-        emulation: What was emulated, as the record has it; None on any other executor.
-        device: What the run ran on; ``run``: its identifier.
-    """
+    """How one step on one shape ended with one input class."""
 
     step: str
     shape: str
     executor: str
     inputs: str
+    #: What was emulated, as the record has it; None on any other executor.
     emulation: Mapping[str, Any] | None
     status: ResultStatus
     reason: str
-    device: str
-    run: str
+    device: str  #: What the run ran on.
+    run: str  #: Its identifier.
 
 
 #: The executor that a record's ``extra["emulation"]`` is of.

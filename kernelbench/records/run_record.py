@@ -42,19 +42,12 @@ UNKNOWN: tuple[ResultStatus, ...] = ("skipped", *UNJUDGED)
 
 @dataclass(frozen=True)
 class ReadFloor:
-    """How long it took, in the same run, only to read what a step must read.
+    """How long it took, in the same run, only to read what a step must read."""
 
-    Attributes:
-        bytes: Bytes read once: those of :attr:`kernelbench.project.problem.Work.bytes_read`.
-        us: Median in microseconds of one graph replay between events, L2 as for the step.
-        reps: Timed repetitions.
-        method: What read them: ``bulk copies``, ``vector loads`` or ``torch.sum``.
-    """
-
-    bytes: int
-    us: float
-    reps: int
-    method: str
+    bytes: int  #: Bytes read once: those of :attr:`kernelbench.project.problem.Work.bytes_read`.
+    us: float  #: Median in microseconds of one graph replay between events, L2 as for the step.
+    reps: int  #: Timed repetitions.
+    method: str  #: What read them: ``bulk copies``, ``vector loads`` or ``torch.sum``.
 
 
 @dataclass(frozen=True)

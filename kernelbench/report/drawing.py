@@ -60,17 +60,11 @@ def page_colours() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Mark:
-    """What a drawn point is of.
+    """What a drawn point is of."""
 
-    Attributes:
-        step: The step that it leads to.
-        told: The point in words; empty for a text, which says it.
-        values: Its figures, as recorded.
-    """
-
-    step: str
-    told: str
-    values: tuple[float, ...]
+    step: str  #: The step that it leads to.
+    told: str  #: The point in words; empty for a text, which says it.
+    values: tuple[float, ...]  #: Its figures, as recorded.
 
 
 @dataclass

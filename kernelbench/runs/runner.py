@@ -44,20 +44,15 @@ from kernelbench.worker.messages import (
 
 @dataclass(frozen=True)
 class StepRun:
-    """One step with all that is asked of it.
-
-    Attributes:
-        shapes: Shapes to run, in order.
-        classes: Input classes to check, the timed one first.
-        skip: Shape name to the limit of the step that it breaks.
-    """
+    """One step with all that is asked of it."""
 
     step: Step
     lineage: Lineage
     problem: Problem
-    shapes: tuple[Any, ...]
-    classes: tuple[str, ...]
+    shapes: tuple[Any, ...]  #: Shapes to run, in order.
+    classes: tuple[str, ...]  #: Input classes to check, the timed one first.
     target: Target
+    #: Shape name to the limit of the step that it breaks.
     skip: dict[str, str] = field(default_factory=dict)
 
 

@@ -65,24 +65,17 @@ class MeasuringOptions(TypedDict, total=False):
 class Measuring:
     """How something is measured.
 
-    Attributes:
-        reps: Timed repetitions per arm.
-        l2: ``cold``: flushed before each repetition; ``warm``: back to back.
-        device: CUDA ordinal of the GPU.
-        seed: Of inputs, poison and order; drawn anew if not given.
-        timeout_s: Seconds after which a call of a step counts as hung.
-        budget_s: Seconds of timed work per shape (and session) on a CPU.
-
     Raises:
         UsageError: If one of them is out of its range.
     """
 
-    reps: int = 500
-    l2: L2Mode = "cold"
-    device: int = 0
+    reps: int = 500  #: Timed repetitions per arm.
+    l2: L2Mode = "cold"  #: ``cold``: flushed before each repetition; ``warm``: back to back.
+    device: int = 0  #: CUDA ordinal of the GPU.
+    #: Of inputs, poison and order; drawn anew if not given.
     seed: int = field(default_factory=new_seed)
-    timeout_s: float = 120.0
-    budget_s: float = 10.0
+    timeout_s: float = 120.0  #: Seconds after which a call of a step counts as hung.
+    budget_s: float = 10.0  #: Seconds of timed work per shape (and session) on a CPU.
 
     def __post_init__(self) -> None:
         at_least("reps", self.reps, 1)

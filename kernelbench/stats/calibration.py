@@ -51,17 +51,12 @@ class AASample:
 
 @dataclass(frozen=True)
 class PlantedSample:
-    """One comparison whose candidate does extra work.
+    """One comparison whose candidate does extra work."""
 
-    Attributes:
-        level: The slowdown asked for, as a fraction; trials are grouped by it.
-        planted: The slowdown that the planted work makes by itself, measured apart.
-        target: Whether the level is margin + 2 MDE, where :data:`REQUIRED_POWER` is demanded.
-    """
-
-    level: float
-    planted: float
+    level: float  #: The slowdown asked for, as a fraction; trials are grouped by it.
+    planted: float  #: The slowdown that the planted work makes by itself, measured apart.
     samples: BlockSamples
+    #: Whether the level is margin + 2 MDE, where :data:`REQUIRED_POWER` is demanded.
     target: bool = False
 
 

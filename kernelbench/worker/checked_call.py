@@ -36,17 +36,13 @@ A_STREAM = 16
 
 @dataclass(frozen=True)
 class Called:
-    """What came of a call.
+    """What came of a call."""
 
-    Attributes:
-        outputs: Copies; None if the call did not end well, and then ``reason`` says why.
-        poison: What the outputs held before.
-    """
-
+    #: Copies; None if the call did not end well, and then ``reason`` says why.
     outputs: list[torch.Tensor] | None
     report: EmulatorReport
     reason: str
-    poison: torch.Tensor
+    poison: torch.Tensor  #: What the outputs held before.
 
 
 class CheckedStep:

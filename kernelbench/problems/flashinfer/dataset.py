@@ -36,18 +36,13 @@ _BY_FREQUENCY = "sampling"
 
 @dataclass(frozen=True)
 class FoundDefinition:
-    """A definition with what belongs to it.
+    """A definition with what belongs to it."""
 
-    Attributes:
-        file: Its file; root: what paths of safetensors files are relative to.
-        lines: The workloads' JSON, in the order of ``workloads``.
-    """
-
-    file: Path
-    root: Path
+    file: Path  #: Its file.
+    root: Path  #: What paths of safetensors files are relative to.
     definition: Definition
     workloads: tuple[Workload, ...]
-    lines: tuple[dict[str, object], ...]
+    lines: tuple[dict[str, object], ...]  #: The workloads' JSON, in the order of ``workloads``.
     solutions: tuple[Solution, ...]
     figures: tuple[TraceFigure, ...]
 

@@ -59,12 +59,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Definition:
-    """What a kernel computes.
-
-    Attributes:
-        reference: Python source with a function ``run``.
-        custom_inputs: Name of a function in it that makes the inputs; empty where there is none.
-    """
+    """What a kernel computes."""
 
     name: str
     op_type: str
@@ -72,8 +67,9 @@ class Definition:
     axes: dict[str, Axis]
     inputs: dict[str, TensorSpec]
     outputs: dict[str, TensorSpec]
-    reference: str
+    reference: str  #: Python source with a function ``run``.
     constraints: tuple[str, ...]
+    #: Name of a function in it that makes the inputs; empty where there is none.
     custom_inputs: str
 
     def resolved(self, given: Mapping[str, int]) -> dict[str, int]:
@@ -136,25 +132,19 @@ class Workload:
 
 @dataclass(frozen=True)
 class Solution:
-    """A kernel for a definition.
-
-    Attributes:
-        languages: In lower case, at least one.
-        destinations: Whether it is given its outputs; None where the file does not say.
-        sources: Text by relative path.
-    """
+    """A kernel for a definition."""
 
     name: str
     definition: str
     author: str
     description: str
-    languages: tuple[str, ...]
+    languages: tuple[str, ...]  #: In lower case, at least one.
     hardware: tuple[str, ...]
     entry_file: str
     entry_function: str
     dependencies: tuple[str, ...]
-    destinations: bool | None
-    sources: dict[str, str]
+    destinations: bool | None  #: Whether it is given its outputs; None where the file does not say.
+    sources: dict[str, str]  #: Text by relative path.
 
 
 @dataclass(frozen=True)

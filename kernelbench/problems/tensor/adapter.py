@@ -33,14 +33,10 @@ _PRECISIONS = {
 
 @dataclass
 class TensorInputs(Inputs):
-    """Inputs of a tensor problem.
+    """Inputs of a tensor problem."""
 
-    Attributes:
-        given: What the author's ``make_inputs`` gave; ``names``: of the outputs to be written.
-    """
-
-    given: Any = None
-    names: tuple[str, ...] = ()
+    given: Any = None  #: What the author's ``make_inputs`` gave.
+    names: tuple[str, ...] = ()  #: Of the outputs to be written.
 
 
 class TensorAdapter:

@@ -19,13 +19,10 @@ _SEQUENCES = (tuple, list)
 
 @dataclass(frozen=True)
 class TensorShape:
-    """One shape of a problem: its name, and the author's object with the fields.
-
-    Attributes:
-        dims: An object of the problem's ``Shape``; what its hooks are given.
-    """
+    """One shape of a problem: its name, and the author's object with the fields."""
 
     name: str
+    #: An object of the problem's ``Shape``; what its hooks are given.
     dims: Any = dataclass_field(hash=False)
 
     def describe(self) -> str:
