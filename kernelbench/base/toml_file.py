@@ -35,11 +35,7 @@ class TomlTable:
 
     @classmethod
     def read(cls, file: Path) -> TomlTable:
-        """Parse a file.
-
-        Raises:
-            UsageError: If it is absent or unreadable, or, with its line, is not valid TOML.
-        """
+        """Parse a file; UsageError, with its line, if it is absent or no TOML."""
         text = user_text(file)
         try:
             return cls(file, tomllib.loads(text))
@@ -154,11 +150,7 @@ class TomlTable:
         return {key: float(value) for key, value in table._left.items()}
 
     def done(self) -> None:
-        """Refuse fields that nobody took.
-
-        Raises:
-            UsageError: Naming the first one and the nearest known field.
-        """
+        """Refuse fields that nobody took: UsageError, with the nearest known field."""
         for name in self._left:
             close = difflib.get_close_matches(name, self._known, n=1)
             known = ", ".join(self._known)

@@ -140,11 +140,7 @@ def bringup_exit_code(record: BringupRecord) -> ExitCode:
 
 
 def save_bringup(path: Path, record: BringupRecord) -> None:
-    """Write the record, and beside it the same as Markdown.
-
-    Raises:
-        EnvironmentProblem: If it cannot be written.
-    """
+    """Write the record, and the same as Markdown beside it; EnvironmentProblem if that fails."""
     json_file.write_json(path, record)
     files.write_text(path.with_suffix(".md"), bringup_markdown(record))
 

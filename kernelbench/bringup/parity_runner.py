@@ -64,11 +64,7 @@ class Ran:
 
 
 def gpu_library(stem: str, backend: str) -> Path:
-    """``stem``.cu for a GPU.
-
-    Raises:
-        EnvironmentProblem: If it cannot be built.
-    """
+    """``stem``.cu for a GPU; EnvironmentProblem if it cannot be built."""
     _require_common()
     return compiler.compile_shared(
         f"{stem} ({backend})",
@@ -79,11 +75,7 @@ def gpu_library(stem: str, backend: str) -> Path:
 
 
 def emulator_library(stem: str) -> Path:
-    """``stem``.cu for the emulator, without the checker.
-
-    Raises:
-        EnvironmentProblem: If it cannot be built.
-    """
+    """``stem``.cu for the emulator, unchecked; EnvironmentProblem if it cannot be built."""
     _require_common()
     return runtime.step_library(stem, SOURCES / f"{stem}.cu", COMMON, check=False)
 

@@ -80,11 +80,7 @@ class BringupOptions:
 
 
 def native_gpu() -> tuple[GpuInfo, str]:
-    """The GPU and the backend that is native on it.
-
-    Raises:
-        EnvironmentProblem: If there is no GPU, or none that the ptx layer has a backend for.
-    """
+    """The GPU and the backend that is native on it; EnvironmentProblem if there is none."""
     found = devices.gpus()
     if not found:
         raise EnvironmentProblem(
@@ -273,12 +269,7 @@ class Bringup:
         )  # fmt: skip
 
     def run(self) -> None:
-        """Run every stage; the report is written whatever happens.
-
-        Raises:
-            KeyboardInterrupt: After the report of what was done.
-            EnvironmentProblem: If the report cannot be written.
-        """
+        """Run every stage; the report is written whatever happens, Ctrl-C included."""
         save_bringup(self._options.report, self.record)
         bodies = (self._environment, self._functions, self._points, self._small, self._timed)
         for index, (name, body) in enumerate(zip(TITLES, bodies, strict=True)):

@@ -98,14 +98,7 @@ class Campaign:
 
 
 def read_campaign(path: Path, options: OptionReader) -> Campaign:
-    """Read a campaign.
-
-    Args:
-        options: What the commands' options are and may be.
-
-    Raises:
-        UsageError: If the file is absent or malformed: ``FILE:LINE: what was expected``.
-    """
+    """Read a campaign; UsageError (``FILE:LINE: what was expected``) if it is malformed."""
     with yaml_nodes(path) as (root, loader):
         if root is None:
             raise UsageError(f"{path}:1: the file is empty: expected 'name' and 'campaign'")

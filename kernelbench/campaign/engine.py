@@ -128,11 +128,7 @@ class Engine:
     _exhausted: bool = False
 
     def run(self, pieces: Iterator[Piece]) -> None:
-        """Run what of these pieces is not done; returns when there is nothing left to give.
-
-        Raises:
-            EnvironmentProblem: If an outcome cannot be written.
-        """
+        """Run those pieces that are not done; EnvironmentProblem if no outcome can be written."""
         self._pieces = pieces
         began = idle = time.monotonic()
         met = False

@@ -56,11 +56,7 @@ class PieceOutcome:
 
 
 class OutcomeFiles:
-    """The outcomes of one campaign, which one client has at a time.
-
-    Args:
-        results: The results folder; name: the campaign's.
-    """
+    """The outcomes of the campaign ``name`` in a results folder; one client has them at a time."""
 
     def __init__(self, results: Path, name: str) -> None:
         self.results = results
@@ -69,11 +65,7 @@ class OutcomeFiles:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold the campaign, so that no two clients run its pieces.
-
-        Raises:
-            EnvironmentProblem: If another one does, or the folder cannot be written.
-        """
+        """Hold the campaign; EnvironmentProblem if another client does, or it cannot be written."""
         from filelock import FileLock, Timeout
 
         try:
@@ -113,11 +105,7 @@ class OutcomeFiles:
         return self.merge(kept)
 
     def merge(self, outcome: PieceOutcome) -> PieceOutcome:
-        """Put what an outcome carries into the results, and keep it without.
-
-        Raises:
-            EnvironmentProblem: If something cannot be written.
-        """
+        """Put what an outcome carries into the results, and keep it without that."""
         if not outcome.files:
             return outcome
         made = {name: base64.b64decode(text) for name, text in outcome.files.items()}

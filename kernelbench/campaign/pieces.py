@@ -53,11 +53,7 @@ class PieceMaker:
     left_out: dict[str, int] = field(default_factory=dict)
 
     def pieces(self) -> Iterator[Piece]:
-        """Every piece, in the order of the file; the same each time.
-
-        Raises:
-            UsageError: For a step or shape that does not exist, with ``FILE:LINE``.
-        """
+        """Every piece, in the file's order; UsageError, with ``FILE:LINE``, for unknown names."""
         self.left_out = {}
         for item in self.campaign.items:
             for steps in self._arms(item):

@@ -321,11 +321,7 @@ def check_files(
 
 
 def programs_of(files: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
-    """Each file that is checked, with the sources that are linked with it.
-
-    Raises:
-        UsageError: If sources without a ``main`` might belong to several programs.
-    """
+    """Each file to check, with the sources linked with it; UsageError if it is not clear whose."""
     sources = [name for name in files if Path(name).suffix in SOURCES]
     if len(sources) < 2:
         return [(name, ()) for name in files]

@@ -66,20 +66,12 @@ class ScheduleFile:
 
 
 def write_schedule(path: Path, file: ScheduleFile) -> None:
-    """Write it, whole or not at all.
-
-    Raises:
-        EnvironmentProblem: If it cannot be written.
-    """
+    """Write it, whole or not at all; EnvironmentProblem if it cannot be written."""
     write_json(path, file)
 
 
 def read_schedule(path: Path) -> ScheduleFile:
-    """Read it.
-
-    Raises:
-        RecordError: If the file is no schedule, with the field.
-    """
+    """Read it; RecordError, with the field, if the file is no schedule."""
     return read_document(path, ScheduleFile, SCHEDULE_SCHEMA, "schedule of check --minimize")
 
 

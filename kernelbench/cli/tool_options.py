@@ -35,11 +35,7 @@ class Subject:
 
 
 def subject_options(default_shape: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add the options of :class:`Subject` and pass them on as one argument, ``subject``.
-
-    Args:
-        default_shape: What stands for ``--shape``, for its help.
-    """
+    """Add the options of :class:`Subject`, passed as ``subject``; ``default_shape`` is for help."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)

@@ -34,11 +34,7 @@ from kernelbench.worker.launcher import Launcher
 
 @dataclass(frozen=True)
 class CalibrationSize:
-    """How much is measured; with less than by default the evidence is called partial.
-
-    Raises:
-        UsageError: If one of them is too small.
-    """
+    """How much is measured: less than by default is partial evidence, too little a UsageError."""
 
     aa: int = 200  #: A/A comparisons, spread over ``sessions`` fresh processes.
     sessions: int = 40

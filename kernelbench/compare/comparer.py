@@ -138,11 +138,7 @@ class Comparer:
                     raise ArmFailure(f"{step.name} on shape {shape.name} is wrong: {fault}", arm)
 
     def _sessions(self, collected: SessionSamples, group: range, of: int) -> None:
-        """Prepare some sessions side by side, each in a process of its own, and time them in turn.
-
-        Raises:
-            _NotPrepared: If the machine gave way to several of them, before any was timed.
-        """
+        """Prepare sessions side by side, each in a process of its own, and time them in turn."""
         began = time.monotonic()
         self.close()
         running: list[WorkerHandle] = []

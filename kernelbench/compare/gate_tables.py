@@ -382,11 +382,7 @@ def differences(first: RunRecord, second: RunRecord) -> list[str]:
 
 
 def require_comparable(baseline: RunRecord, current: RunRecord) -> None:
-    """Refuse tables of different devices, executors, protocols or software, and unusable baselines.
-
-    Raises:
-        RecordError: Naming what differs, or what is wrong with the baseline.
-    """
+    """RecordError if device, executor, protocol or software differ, or the baseline is unusable."""
     found = differences(baseline, current)
     before = {row_key(row): row.executor for row in baseline.results}
     for row in current.results:

@@ -70,11 +70,7 @@ class EmulatedKernel:
         self._seconds: list[float] = []
 
     def __call__(self, data: Any) -> Any:
-        """Call the step.
-
-        Raises:
-            KernelFault: If the emulator found something, with its report.
-        """
+        """Call the step; KernelFault, with its report, if the emulator found something."""
         from kernelbench.emulator import findings
 
         self._runtime.configure(self._emulation, limit_s=self._limit_s)
@@ -165,11 +161,7 @@ class EmulatorExecutor(LibraryExecutor):
         return self.prepare_step(step, check=False)
 
     def prepare_runtime(self, step: Step) -> None:
-        """Build the emulator itself, so that workers find it in the cache.
-
-        Raises:
-            EnvironmentProblem: Without torch, which workers import: nothing is built then.
-        """
+        """Build the emulator, so that workers find it; EnvironmentProblem without their torch."""
         from kernelbench.emulator.runtime import runtime_library
 
         require_torch("running steps")

@@ -209,11 +209,7 @@ def sources_hash(step: Step) -> str:
 
 
 def compare_locks(recorded: Lock, current: Lock) -> list[Move]:
-    """What differs between the lock and the steps as they are, for one version of nvcc.
-
-    Args:
-        recorded: Of that version only, like ``current``.
-    """
+    """What differs between the lock and the steps as they are, both for one version of nvcc."""
     moves = []
     for key in sorted({*recorded, *current}):
         old, new = recorded.get(key), current.get(key)
@@ -248,11 +244,7 @@ def _difference(symbol: str, old: LockedStep, new: LockedStep) -> str:
 
 
 def read_lock(path: Path) -> dict[LockKey, LockedStep]:
-    """The lock in a file; empty if there is none.
-
-    Raises:
-        RecordError: If it cannot be read or is malformed, with the field.
-    """
+    """The lock in a file, empty if there is none; RecordError, with the field, if malformed."""
     if not path.is_file():
         return {}
     try:

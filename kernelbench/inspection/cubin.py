@@ -111,11 +111,7 @@ def compile_cubin(step: Step, *, soft: bool = False, arch: str = "") -> Cubin:
 
 
 def read_cubin(path: Path, log: str) -> Cubin:
-    """A cubin, with what ``ptxas -v`` said when it made it.
-
-    Raises:
-        EnvironmentProblem: If the file is none, or there is nothing to read it with.
-    """
+    """A cubin, with what ``ptxas -v`` said of it; EnvironmentProblem if it cannot be read."""
     functions, warnings = read_ptxas_log(log)
     sizes, hashes, bounds = _read_sections(path)
     sized = tuple(replace(f, code_bytes=sizes.get(f.symbol, 0)) for f in functions)
@@ -165,11 +161,7 @@ def compile_ptx(step: Step, *, soft: bool = False, arch: str = "") -> str:
 
 
 def target_of(step: Step) -> str:
-    """What a PTX step's file says that it is for.
-
-    Raises:
-        UsageError: If it says nothing.
-    """
+    """What a PTX step's file says that it is for; UsageError if it says nothing."""
     file = overlay.entry_of(step)
     found = _TARGET.search(file.read_text(errors="replace"))
     if found is None:

@@ -88,13 +88,7 @@ def metrics(capability: tuple[int, int]) -> tuple[str, ...]:
 
 
 def read_raw_page(text: str) -> tuple[Launch, ...]:
-    """The launches of ``ncu --csv --page raw``, in order.
-
-    Lines before the table (``==PROF==`` and what the program prints) are passed over.
-
-    Raises:
-        CountersError: If there is no table, or a row does not fit it.
-    """
+    """The launches of ``ncu --csv --page raw``, in order; CountersError without a whole table."""
     lines = text.splitlines(keepends=True)
     start = next((i for i, line in enumerate(lines) if f'"{_NAME}"' in line), None)
     if start is None:

@@ -250,12 +250,7 @@ class OffsetFinding:
 
 
 def find_offsets(step: Step) -> list[OffsetFinding]:
-    """What a compiled step widens too late, in order of files and lines; one for each product.
-
-    Raises:
-        UsageError: If the step's entry is missing.
-        EnvironmentProblem: If libclang or a C++ compiler is missing, or clang cannot read the step.
-    """
+    """What a step widens too late, by file and line, once a product; errors as ``parse_unit``."""
     tree = parse_unit(step)
     degrees = Degrees(tree)
     found: dict[tuple[str, int], OffsetFinding] = {}

@@ -100,12 +100,7 @@ class _NoCounters(Exception):
 
 
 def check_request(request: ProfileRequest) -> None:
-    """Refuse what cannot be profiled, before anything is built.
-
-    Raises:
-        UsageError: If the pattern is none.
-        EnvironmentProblem: If the step runs on the soft executor.
-    """
+    """Refuse what cannot be profiled before anything is built: a bad pattern, the soft executor."""
     try:
         re.compile(request.kernel or "")
     except re.error as error:

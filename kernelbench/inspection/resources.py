@@ -305,11 +305,7 @@ def _other_folders() -> Iterator[Path]:
 
 
 def disassemble(file: Path) -> str:
-    """The SASS of a cubin.
-
-    Raises:
-        EnvironmentProblem: If there is no disassembler, or it does not know the GPU.
-    """
+    """The SASS of a cubin; EnvironmentProblem without a disassembler that knows the GPU."""
     tool = disassembler()
     if tool is None:
         raise EnvironmentProblem(

@@ -262,11 +262,7 @@ def _printed(end: Outcome[CallsMade]) -> str:
 
 
 def sanitize_exit_code(results: Sequence[ToolResult], *, strict: bool) -> ExitCode:
-    """3 for findings or a fault; else 5 if a tool failed; else 0.
-
-    Args:
-        strict: Whether explained findings count.
-    """
+    """3 for findings (explained ones if ``strict``) or a fault; else 5 if a tool failed; else 0."""
     bad = {"findings", "fault"} | ({"explained"} if strict else set())
     if any(result.status in bad for result in results):
         return ExitCode.INCORRECT

@@ -43,11 +43,7 @@ _HOST_LIBRARIES, _STOOD_IN_FOR = ("-lm", "-ldl", "-lpthread", "-lrt"), ("-lcuda"
 
 
 def arch_for(step: Step, gpu: GpuInfo | None) -> str:
-    """The arch that a step is built for: its own, or that of the GPU at hand.
-
-    Raises:
-        EnvironmentProblem: If it is built for the GPU at hand and there is none.
-    """
+    """The arch to build a step for, its own or the GPU's; EnvironmentProblem without either."""
     if step.arch != "any":
         return step.arch
     if gpu is None:

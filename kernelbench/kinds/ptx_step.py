@@ -53,11 +53,7 @@ class StepLaunches:
 
 
 def read_step_launches(ptx: Path) -> StepLaunches:
-    """The launches of a PTX step, from the TOML file beside its PTX.
-
-    Raises:
-        UsageError: If that is absent or malformed, with file and field.
-    """
+    """The launches of a PTX step, from the TOML file beside it; UsageError if malformed."""
     file = launches_beside(
         ptx, "docs: own-steps, PTX steps; or `base` in step.toml names a step with a host path"
     )
@@ -108,11 +104,7 @@ def _expression(table: TomlTable, name: str, text: str) -> None:
 
 
 def ptx_library(step: Step, *, check: bool) -> Path:
-    """The library of a PTX step's file, from the cache or built now.
-
-    Raises:
-        UsageError: For a file that cannot be read, is not PTX or is not supported.
-    """
+    """The library of a PTX step's file, cached or built now; UsageError for PTX it cannot be."""
     return load_ptx(overlay.entry_of(step), whole=True).library_path(check)
 
 
@@ -135,11 +127,7 @@ class PtxStepKernel:
         self.symbols = ModuleSymbols()
 
     def __call__(self, data: Any) -> Any:
-        """Make them, in order, on arrays of the CPU.
-
-        Raises:
-            KernelFault: If an expression fails, or a launch does not fit its kernel or fails.
-        """
+        """Make them in order on arrays of the CPU; KernelFault if an expression or launch fails."""
         import torch
 
         names: dict[str, Any] = {"data": data, "torch": torch}

@@ -77,11 +77,7 @@ def reason_names(bits: int) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def nvml() -> Iterator[Any]:
-    """The initialized ``pynvml`` module; NVML counts its users, so sessions nest.
-
-    Raises:
-        NvmlUnavailable: If there is no driver or it does not answer.
-    """
+    """The initialized ``pynvml``, or NvmlUnavailable; NVML counts its users, so sessions nest."""
     module = _open_nvml()
     try:
         yield module
@@ -220,11 +216,7 @@ class ClockSampler:
             self._nvml = None
 
     def read(self) -> ClockReading:
-        """One reading, about a millisecond of host time.
-
-        Raises:
-            EnvironmentProblem: If the sampler is closed.
-        """
+        """One reading, about a millisecond of host time; EnvironmentProblem once closed."""
         if self._nvml is None:
             raise EnvironmentProblem("the clock sampler is closed")
         return _read(self._nvml, self._handle)

@@ -91,14 +91,7 @@ def _describe(nvml: Any, index: int, handle: Any) -> GpuInfo:
 
 
 def require_torch(what: str) -> None:
-    """Refuse where torch is not installed.
-
-    Args:
-        what: What takes it.
-
-    Raises:
-        EnvironmentProblem: Without it.
-    """
+    """Refuse where torch is not installed: EnvironmentProblem that says ``what`` takes it."""
     if torch_info() is None:
         raise torch_missing(what)
 

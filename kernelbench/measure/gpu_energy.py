@@ -168,11 +168,7 @@ class _Calls:
 
     @classmethod
     def captured(cls, gpu: GpuTiming, kernel: Kernel) -> _Calls:
-        """The graph.
-
-        Raises:
-            CaptureError: If a call cannot be captured.
-        """
+        """The graph; CaptureError if a call cannot be captured."""
         (graph, _), *_ = gpu.capture(kernel)
         us = _time_us(gpu, graph)
         count = min(MAX_CALLS, max(1, round(GRAPH_US / us)))

@@ -128,12 +128,7 @@ def _open(path: Path) -> Any:
 
 
 def compile_probes(capability: tuple[int, int]) -> Path:
-    """The probes' library for GPUs of ``capability``, from the cache or built now.
-
-    Raises:
-        EnvironmentProblem: If it cannot be built (see
-        :func:`kernelbench.build.compiler.compile_shared`).
-    """
+    """The probes' library for a capability, cached or built now; or EnvironmentProblem."""
     flags = [*_FLAGS, *compiler.cuda_arch_flags(capability)]
     return compiler.compile_shared("probes", [SOURCE], flags)
 

@@ -133,11 +133,7 @@ def datasheet(device: str) -> Ceilings | None:
 
 
 def known_device(name: str) -> Ceilings:
-    """The datasheet's ceilings for a full or short name (``b200``, ``h100-pcie``), in any case.
-
-    Raises:
-        UnknownNameError: With the nearest known name.
-    """
+    """A datasheet's ceilings by full or short name (``h100-pcie``); or UnknownNameError."""
     wanted = name.strip().lower()
     for sheet in _sheets():
         if wanted in (sheet.device.lower(), *sheet.aliases):
@@ -218,22 +214,14 @@ def ceilings_path(device: str, results: Path) -> Path:
 
 
 def save_measured(ceilings: Ceilings, results: Path) -> Path:
-    """Write measured ceilings atomically, in place of older ones; returns the path.
-
-    Raises:
-        EnvironmentProblem: If the file cannot be written.
-    """
+    """Write measured ceilings atomically over older ones; the path, or EnvironmentProblem."""
     path = ceilings_path(ceilings.device, results)
     json_file.write_json(path, ceilings)
     return path
 
 
 def load_measured(device: str, results: Path) -> Ceilings | None:
-    """The measured ceilings of a device; None if there are none.
-
-    Raises:
-        RecordError: If the file is broken, of another version, or of another device.
-    """
+    """The measured ceilings of a device, None if there are none; RecordError for a broken file."""
     path = ceilings_path(device, results)
     if not path.is_file():
         return None

@@ -62,11 +62,7 @@ def require_untouched_timers() -> None:
 
 
 class Flush:
-    """Empties the L2 of a GPU: twice its size is written, and then as much is read.
-
-    Args:
-        l2: Only if ``cold``.
-    """
+    """Empties the L2 of a GPU, if ``cold``: twice its size is written, and then as much is read."""
 
     def __init__(self, device: torch.device, l2: L2Mode = "cold") -> None:
         self._cold = l2 == "cold"

@@ -58,11 +58,7 @@ def find_project(start: Path | None = None) -> Project:
 
 
 def shipped_project() -> Project:
-    """The lineages that ship, as a project of their own; its results are in the user's data folder.
-
-    Raises:
-        UsageError: If the installation is broken.
-    """
+    """The lineages that ship, as a project; its results are in the user's data folder."""
     project = _read(shipped_root())
     if project is None:
         raise UsageError(
@@ -73,11 +69,7 @@ def shipped_project() -> Project:
 
 
 def project_at(root: Path) -> Project:
-    """The project whose root is ``root``, wherever the current folder is.
-
-    Raises:
-        UsageError: If there is none, or its table is malformed.
-    """
+    """The project whose root is ``root``; UsageError if there is none or a malformed one."""
     project = _read(root.resolve())
     if project is None:
         raise UsageError(f"{root}: no pyproject.toml with a [tool.kernelbench] table there")

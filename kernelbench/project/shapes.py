@@ -79,31 +79,19 @@ def check_fields(
 
 
 def positive_int(field: str, value: Any) -> int:
-    """``value`` as an integer of at least 1.
-
-    Raises:
-        ShapeFieldError: If it is anything else; true and 1.0 count as something else.
-    """
+    """``value`` as an integer of at least 1; ShapeFieldError for all else, true and 1.0 too."""
     if type(value) is not int or value < 1:
         raise ShapeFieldError(field, f"{field} must be a positive integer, found {value!r}")
     return value
 
 
 def positive_ints(field: str, value: Any) -> tuple[int, ...]:
-    """``value``, one integer or a list of them, as a tuple of integers of at least 1.
-
-    Raises:
-        ShapeFieldError: If it is anything else, or an empty list.
-    """
+    """One integer of at least 1, or a list of them, as a tuple; ShapeFieldError for all else."""
     return tuple(positive_int(field, item) for item in _listed(field, value))
 
 
 def whole_numbers(field: str, value: Any) -> tuple[int, ...]:
-    """``value``, one integer or a list of them, as a tuple of integers of at least 0.
-
-    Raises:
-        ShapeFieldError: If it is anything else, or an empty list.
-    """
+    """One integer of at least 0, or a list of them, as a tuple; ShapeFieldError for all else."""
     for item in (values := _listed(field, value)):
         if type(item) is not int or item < 0:
             raise ShapeFieldError(field, f"{field} must be an integer, 0 or more, found {item!r}")

@@ -198,11 +198,7 @@ def span_of(tensor: Any) -> tuple[int, int]:
 
 
 def memory_of(array: Any) -> tuple[int, int]:
-    """Address and bytes of a tensor of the CPU or a numpy array.
-
-    Raises:
-        PtxError: For a tensor elsewhere, or an array that is not contiguous.
-    """
+    """Address and bytes of a tensor of the CPU or a numpy array; PtxError for what is neither."""
     if hasattr(array, "data_ptr"):
         device = _device_of(array)
         if not device.startswith("cpu"):

@@ -127,11 +127,7 @@ class LaunchFile:
 
 
 def launches_beside(ptx: Path, hint: str) -> Path:
-    """The TOML file beside a PTX file that says how to launch it.
-
-    Raises:
-        UsageError: If there is none, with the hint.
-    """
+    """The TOML file beside a PTX file that says how to launch it; UsageError if there is none."""
     file = ptx.with_suffix(".toml")
     if not file.is_file():
         raise UsageError(f"{ptx}: no {file.name} beside it says how to launch it", hint)
@@ -139,11 +135,7 @@ def launches_beside(ptx: Path, hint: str) -> Path:
 
 
 def read_launches(ptx: Path) -> LaunchFile:
-    """The launches of a PTX file, from the TOML file beside it.
-
-    Raises:
-        UsageError: If that is absent or malformed, with file and field.
-    """
+    """The launches of a PTX file, from the TOML file beside it; UsageError if malformed."""
     file = launches_beside(ptx, "write one with [arrays] and [[launch]]: see docs/ptx.md")
     table = TomlTable.read(file)
     written = table.settings("arrays")

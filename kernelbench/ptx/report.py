@@ -81,11 +81,7 @@ class PtxReport:
         )
 
     def require_clean(self) -> None:
-        """Raise unless it is clean.
-
-        Raises:
-            IncorrectError: With the first error, in one line.
-        """
+        """Raise IncorrectError with the first error, in one line, unless it is clean."""
         if not self.clean:
             report = EmulatorReport(tuple(each.finding for each in self.errors), self.waits)
             raise IncorrectError(f"{self.kernel}: {report.headline() or self.error}")

@@ -211,11 +211,7 @@ def save_calibration(record: CalibrationRecord, results: Path) -> Path:
 
 
 def read_calibration(path: Path) -> CalibrationRecord:
-    """Read and validate one calibration.
-
-    Raises:
-        RecordError: If the file is absent, broken or of another schema version.
-    """
+    """Read and validate one calibration; RecordError if it is broken or of another schema."""
     hint = "run `kernelbench calibrate` again"
     return json_file.read_document(path, CalibrationRecord, CALIBRATION_SCHEMA, "calibration", hint)
 

@@ -185,12 +185,7 @@ def _metric_cells(name: Metric, metrics: Metrics) -> list[object]:
 
 
 def read_csv(path: Path) -> dict[TableKey, TableRow]:
-    """The rows of a ``table.csv``.
-
-    Raises:
-        RecordError: If it is absent, broken or has other columns; :func:`store.rebuild_tables`
-            makes it anew.
-    """
+    """The rows of a ``table.csv``; RecordError if broken, which ``rebuild_tables`` mends."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         reader = csv.DictReader(lines, restkey="beyond", restval="", strict=True)
@@ -288,11 +283,7 @@ def write_markdown(device: str, newest: str, rows: Sequence[TableRow]) -> str:
 
 
 def read_head(path: Path) -> tuple[str, str]:
-    """The device that a ``table.md`` is of, and the newest run that it knows.
-
-    Raises:
-        RecordError: If it cannot be read or does not say.
-    """
+    """The device of a ``table.md``, and the newest run that it knows; or RecordError."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:

@@ -81,11 +81,7 @@ def path_of(results: Path) -> Path:
 
 
 def append(results: Path, entries: Sequence[LedgerEntry]) -> None:
-    """Add entries at the end, all or none.
-
-    Raises:
-        EnvironmentProblem: If the file cannot be written or another process holds it.
-    """
+    """Add entries at the end, all or none; EnvironmentProblem if the file is held or unwritable."""
     from filelock import FileLock, Timeout
 
     path = path_of(results)
@@ -117,11 +113,7 @@ def append(results: Path, entries: Sequence[LedgerEntry]) -> None:
 
 
 def read_ledger(results: Path) -> list[LedgerEntry]:
-    """Every entry, oldest first; empty if there is no ledger.
-
-    Raises:
-        RecordError: At the first line that is not an entry, with its number.
-    """
+    """Every entry, oldest first; RecordError, with its number, for a line that is none."""
     path = path_of(results)
     entries = []
     for file in (path.with_name(f"{path.name}.gz"), path):

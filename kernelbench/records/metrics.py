@@ -112,11 +112,7 @@ def shown(rows: Iterable[WithMetrics]) -> list[Metric]:
 
 
 def summarize(samples: Sequence[float], method: str) -> Summary:
-    """Order statistics of raw samples; none is dropped.
-
-    Raises:
-        ValueError: If there are no samples.
-    """
+    """Order statistics of raw samples, none of which is dropped; ValueError without samples."""
     import numpy as np
 
     values = np.asarray(samples, dtype=np.float64)

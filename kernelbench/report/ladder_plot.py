@@ -149,12 +149,7 @@ def _measured(nodes: Sequence[Node], shape: str) -> Iterator[LadderSeries]:
 
 
 def save_ladder(drawn: Ladder, path: str) -> None:
-    """Draw a ladder to a ``.png``, ``.svg`` or ``.pdf`` file.
-
-    Raises:
-        UsageError: For another kind of file.
-        EnvironmentProblem: If matplotlib is missing, or the file cannot be written.
-    """
+    """Draw a ladder to a file; errors as of ``drawing.require_drawable`` and ``save_figure``."""
     drawing.draw_to(path, lambda: ladder_figure(drawn, FILE_PALETTE, Marks()), drawn.title)
 
 

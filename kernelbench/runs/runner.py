@@ -144,11 +144,7 @@ class Runner:
             left = left[done:]
 
     def _failure(self, failed: JobFailed | None, ending: WorkerExit | None) -> Failure:
-        """Why the worker did not go on.
-
-        Raises:
-            EnvironmentProblem: If it never came as far as the step.
-        """
+        """Why the worker did not go on; EnvironmentProblem if it never came as far as the step."""
         if failed is not None:
             if failed.traceback:
                 self.internal_errors.append(internal_error(failed.reason, failed.traceback))

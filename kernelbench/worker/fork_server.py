@@ -44,11 +44,7 @@ _SPARES = 3
 
 
 def _work(apart: int, messages: int, log: int, job_file: int, gate: int) -> None:
-    """The body of a worker; never returns to the launcher's loop.
-
-    Args:
-        apart: How many processes submissions take; see :mod:`kernelbench.isolation.sandbox`.
-    """
+    """The body of a worker, with ``apart`` processes for submissions; it never returns."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.setsid()
     end_with_parent()

@@ -233,11 +233,7 @@ def encode_message(message: Message) -> bytes:
 
 
 def decode_message(line: bytes) -> Message:
-    """The message of a line.
-
-    Raises:
-        SchemaError: If it is none: a step has written into the worker's pipe.
-    """
+    """The message of a line; SchemaError if it is none: a step has written into the pipe."""
     try:
         value = json.loads(line)
         kind = _KINDS[value.pop("kind")]
@@ -267,11 +263,7 @@ class Reporter:
         self._send(PhaseBegins(name, limit_s, whose))
 
     def prepared(self) -> None:
-        """Say that everything is ready to be timed, and wait for the word.
-
-        Raises:
-            SystemExit: If nobody is there any more to give it.
-        """
+        """Say that all is ready to be timed, and wait; SystemExit if nobody is there any more."""
         self._send(Prepared())
         if not self.wait():
             raise SystemExit("nobody waits for this session")

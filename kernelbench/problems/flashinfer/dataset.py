@@ -56,11 +56,7 @@ class Skipped:
 
 
 def find_definitions(source: Path) -> tuple[list[FoundDefinition], list[Skipped]]:
-    """Read what is at ``source``: a dataset's root, a problem's folder or a definition's file.
-
-    Raises:
-        UsageError: If there is no definition, or a file of it is malformed or missing.
-    """
+    """Read a dataset's root, a problem's folder or a definition's file; UsageError if malformed."""
     if not source.exists():
         raise UsageError(f"{source}: no such file or folder")
     if source.is_file():

@@ -157,11 +157,7 @@ def require_dense(
 
 
 def require_sizes(sizes: dict[str, int]) -> None:
-    """Refuse sizes that a call's structure cannot hold.
-
-    Raises:
-        ValueError: Naming the first that is no positive 32-bit integer.
-    """
+    """Refuse sizes that a call's structure cannot hold: ValueError with the first of them."""
     for name, value in sizes.items():
         if not 0 < value <= _INT32_MAX:
             raise ValueError(f"{name} = {value}: expected a positive 32-bit integer")

@@ -24,11 +24,7 @@ _WATCHED: tuple[ModuleType | type, ...] = (
 
 
 def understood(returned: Any) -> tuple[bool, str]:
-    """Whether the result is right, and the task's message in one line.
-
-    Raises:
-        TypeError: For what is no verdict.
-    """
+    """Whether the result is right, and the task's message in one line; TypeError for no verdict."""
     if isinstance(returned, tuple | list) and len(returned) == 2 and _is_bool(returned[0]):
         return bool(returned[0]), _line(returned[1])
     if _is_bool(returned):

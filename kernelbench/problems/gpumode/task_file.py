@@ -128,12 +128,7 @@ def _directories(file: Path) -> list[str]:
 
 
 def read_task(folder: str | Path) -> Task:
-    """Read a task folder; nothing of it is run.
-
-    Raises:
-        UsageError: If a file is missing or malformed, with file, line and field.
-        EnvironmentProblem: If it is a task for several GPUs.
-    """
+    """Read a task folder and run nothing; UsageError, or EnvironmentProblem for several GPUs."""
     file = find_task_file(Path(folder).expanduser())
     table = _Table(file)
     lang = str(table.values.get("lang", "py")).lower()
@@ -168,11 +163,7 @@ def read_task(folder: str | Path) -> Task:
 
 
 def shape_of(name: str, fields: dict[str, Any]) -> TaskShape:
-    """The shape of these arguments; a name that begins with ``test`` makes it one that is checked.
-
-    Raises:
-        ValueError: If there are none.
-    """
+    """The shape of these arguments, not timed if its name is a test's; ValueError without any."""
     if not fields:
         raise ValueError("expected the arguments of generate_input, such as size=128:seed=1")
     args = tuple((str(key), _frozen(value)) for key, value in fields.items())

@@ -34,11 +34,7 @@ class TensorShape:
 
 
 def as_dataclass(kind: Any) -> Any:
-    """``kind`` as a frozen dataclass, if it is a class that is none yet.
-
-    Raises:
-        TypeError: If it is no class, or a field has a type that no shape can have.
-    """
+    """A class of fields as a frozen dataclass; TypeError for what is none, or a field's type."""
     if not isinstance(kind, type):
         raise TypeError(f"expected a class with fields, found {kind!r}")
     if not dataclasses.is_dataclass(kind):
