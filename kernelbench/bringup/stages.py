@@ -243,11 +243,7 @@ def _line(step: Step, rows: Sequence[Result], *, timed: bool) -> BringupLine:
 
 
 class Bringup:
-    """Runs the stages.
-
-    Attributes:
-        record: All that was found so far; on disk after every stage.
-    """
+    """Runs the stages."""
 
     def __init__(
         self, context: Context, options: BringupOptions, on_progress: OnProgress, on_stage: OnStage
@@ -262,6 +258,7 @@ class Bringup:
         stages = tuple(
             Stage(name, title, "not run", "not reached") for name, title in TITLES.items()
         )
+        #: All that was found so far; on disk after every stage.
         self.record = BringupRecord(
             schema=BRINGUP_SCHEMA, created=run_record.now_iso(), command=options.command,
             version=__version__, device=self._gpu.name, arch=self._gpu.arch, seed=options.seed,

@@ -99,13 +99,7 @@ class EngineSettings:
 
 @dataclass
 class Engine:
-    """One sweep.
-
-    Attributes:
-        done: Pieces that this sweep did; answers: what they say.
-        missing, faults, not_run: See :class:`SweepReport`.
-        most_workers: That there were at a time.
-    """
+    """One sweep; for what it counts see :class:`SweepReport`."""
 
     pool: WorkerPool
     outcomes: OutcomeFiles
@@ -118,7 +112,7 @@ class Engine:
     answers: Answers = field(default_factory=lambda: Answers())
     missing: list[MissingPiece] = field(default_factory=list)
     faults: list[PieceFault] = field(default_factory=list)
-    most_workers: int = 0
+    most_workers: int = 0  #: That there were at a time.
     _running: dict[str, _Given] = field(default_factory=dict)
     _again: list[_Given] = field(default_factory=list)
     _given_up: set[str] = field(default_factory=set)
@@ -294,14 +288,10 @@ class Answers:
 
 
 class Eta:
-    """Seconds of pieces by what they are like, and how many are left; its size is that of the file.
-
-    Attributes:
-        left: Pieces to be done, by what they are like.
-    """
+    """Seconds of pieces by what they are like, and how many are left; as large as the file."""
 
     def __init__(self) -> None:
-        self.left: Counter[str] = Counter()
+        self.left: Counter[str] = Counter()  #: Pieces to be done, by what they are like.
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._pieces: Counter[str] = Counter()
 

@@ -89,14 +89,7 @@ class _Allotment:
 
 
 class ScheduleChecker:
-    """Checks steps one after another, shapes of a step at the same time if asked.
-
-    Args:
-        jobs: Worker processes at the same time.
-
-    Attributes:
-        interrupted: Whether Ctrl-C ended it; what was done until then is in the results.
-    """
+    """Checks steps one after another, shapes of a step in ``jobs`` workers at the same time."""
 
     _request: CheckRequest
     _allotment: _Allotment
@@ -105,6 +98,7 @@ class ScheduleChecker:
         self._jobs = jobs
         self._on_progress = on_progress
         self._stop = threading.Event()
+        #: Whether Ctrl-C ended it; what was done until then is in the results.
         self.interrupted = False
 
     def run(

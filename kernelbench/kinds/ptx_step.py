@@ -111,9 +111,6 @@ def ptx_library(step: Step, *, check: bool) -> Path:
 class PtxStepKernel:
     """A callable that makes a PTX step's launches on its problem's data.
 
-    Attributes:
-        symbols: What names places in it.
-
     Raises:
         UsageError: For a file that cannot be read, is not PTX or is not supported.
     """
@@ -124,7 +121,7 @@ class PtxStepKernel:
         self._module = load_ptx(entry, whole=True)
         self._module.require(*(each.kernel for each in self._plan.launches))
         self._running, self._check = running, check
-        self.symbols = ModuleSymbols()
+        self.symbols = ModuleSymbols()  #: What names places in it.
 
     def __call__(self, data: Any) -> Any:
         """Make them in order on arrays of the CPU; KernelFault if an expression or launch fails."""
@@ -189,9 +186,6 @@ class HostedPtx:
         entry: The compiled step's library, kernel: its callable on the problem's data.
         host: What names places in the library.
 
-    Attributes:
-        symbols: What names places in both.
-
     Raises:
         LoadError: If the library lacks a kernel of the PTX.
         UsageError: For a file that cannot be read, is not PTX or is not supported.
@@ -205,7 +199,7 @@ class HostedPtx:
         self._module.require(*self._module.kernels)  # any may be launched
         self._entry, self._kernel = entry, kernel
         self._library = self._module.library(check)
-        self.symbols = ModuleSymbols(host)
+        self.symbols = ModuleSymbols(host)  #: What names places in both.
         try:
             with self._replaced():
                 pass

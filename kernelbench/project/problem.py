@@ -99,15 +99,11 @@ def refill(target: Inputs, source: Inputs) -> None:
 
 
 class OutputTensors(list["torch.Tensor"]):
-    """Outputs of a problem whose steps return them inside something else.
-
-    Attributes:
-        form: What the problem needs to put them back where they were.
-    """
+    """Outputs of a problem whose steps return them inside something else."""
 
     def __init__(self, tensors: Iterable[torch.Tensor], form: Any) -> None:
         super().__init__(tensors)
-        self.form = form
+        self.form = form  #: What the problem needs to put them back where they were.
 
 
 def copied(outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:

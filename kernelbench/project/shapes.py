@@ -38,15 +38,13 @@ class ShapeTable(dict[str, Shape]):
 
     Where two files are one table, a name may be that of a shape of each: the first file's is found
     by the name alone, the others through their problem.
-
-    Attributes:
-        problem_of: The problem's name of each shape that is found by its name alone.
-        by_problem: Every shape, by its problem's name and its own.
     """
 
     def __init__(self) -> None:
         super().__init__()
+        #: The problem's name of each shape that is found by its name alone.
         self.problem_of: dict[str, str] = {}
+        #: Every shape, by its problem's name and its own.
         self.by_problem: dict[str, dict[str, Shape]] = {}
 
     def add(self, problem: str, name: str, shape: Shape) -> None:

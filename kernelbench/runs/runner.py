@@ -57,14 +57,7 @@ class StepRun:
 
 
 class Runner:
-    """Runs steps one after another and yields their rows.
-
-    Attributes:
-        environment: The machine, as the first worker found it; None before.
-        samples: Raw samples, one entry per step, shape and metric.
-        reports: What the emulator found: step, shape, input class, report.
-        internal_errors: What went wrong in kernelbench itself.
-    """
+    """Runs steps one after another and yields their rows."""
 
     def __init__(
         self,
@@ -82,10 +75,13 @@ class Runner:
         self._timing = timing
         self._call_limit_s = call_limit_s
         self._on_progress = on_progress or (lambda _text: None)
+        #: The machine, as the first worker found it; None before.
         self.environment: Environment | None = None
+        #: Raw samples, one entry per step, shape and metric.
         self.samples: list[dict[str, Any]] = []
+        #: What the emulator found: step, shape, input class, report.
         self.reports: list[tuple[str, str, str, EmulatorReport]] = []
-        self.internal_errors: list[HarnessDefect] = []
+        self.internal_errors: list[HarnessDefect] = []  #: What went wrong in kernelbench itself.
         self._failed: JobFailed | None = None
         self._binary_sha: str | None = None
 

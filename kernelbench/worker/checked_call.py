@@ -46,15 +46,12 @@ class Called:
 
 
 class CheckedStep:
-    """A step that is loaded for the checker; every call is made by way of it.
-
-    Attributes:
-        prepare: Sets what else the launches of each call need, after the options are set.
-    """
+    """A step that is loaded for the checker; every call is made by way of it."""
 
     def __init__(self, job: CheckJob, problem: CompiledProblem, opened: OpenedStep) -> None:
         self.job = job
         self.problem = problem
+        #: Sets what else the launches of each call need, after the options are set.
         self.prepare: Callable[[Runtime], None] = lambda _runtime: None
         self.runtime: Runtime = opened.runtime
         self._opened = opened

@@ -86,14 +86,10 @@ def _be_in(environment: dict[str, str], folder: str) -> None:
 
 
 class _Workers:
-    """The workers that are alive, and those that are ready for a job.
-
-    Attributes:
-        control: The command line's socket; None while there is none.
-    """
+    """The workers that are alive, and those that are ready for a job."""
 
     def __init__(self, control: socket.socket | None, listening: socket.socket | None) -> None:
-        self.control = control
+        self.control = control  #: The command line's socket; None while there is none.
         self._listening = listening
         #: With the number of processes that its submissions have.
         self._alive: dict[int, int] = {}

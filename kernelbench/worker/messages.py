@@ -244,12 +244,7 @@ def decode_message(line: bytes) -> Message:
 
 
 class Reporter:
-    """Sends messages to the parent.
-
-    Args:
-        send: What takes a message; see :func:`to_pipe`.
-        gate: The descriptor of the worker's gate, if it has one.
-    """
+    """Sends messages to the parent (:func:`to_pipe`); ``gate`` is the worker's, if it has one."""
 
     def __init__(self, send: Callable[[Message], None], gate: int | None = None) -> None:
         self._send = send

@@ -50,9 +50,6 @@ class WorkerHandle:
         log: What it and its step print.
         gated: Whether it waits at its gate before anything is timed, and when it is done.
         reap: Waits until the process has gone, and returns its wait status.
-
-    Attributes:
-        ending: How it ended; None until it has.
     """
 
     def __init__(
@@ -64,7 +61,7 @@ class WorkerHandle:
         gated: bool,
         reap: Callable[[int], int],
     ) -> None:
-        self.ending: WorkerExit | None = None
+        self.ending: WorkerExit | None = None  #: How it ended; None until it has.
         self._pid = pid
         self._read_end = messages
         self._gate = gate

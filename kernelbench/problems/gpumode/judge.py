@@ -57,13 +57,11 @@ class Guard:
 
     A submission in the same process could replace what judges or measures it. Names that are added,
     and what a package replaces in itself, are none of its business.
-
-    Attributes:
-        replaced: The first thing that was found replaced, e.g. ``torch.allclose``; or empty.
     """
 
     def __init__(self) -> None:
         self._before = [(owner, _names(owner)) for owner in _WATCHED]
+        #: The first thing that was found replaced, e.g. ``torch.allclose``; or empty.
         self.replaced = ""
 
     def undo(self) -> None:

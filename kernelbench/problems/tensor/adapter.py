@@ -42,15 +42,13 @@ class TensorInputs(Inputs):
 class TensorAdapter:
     """See :class:`kernelbench.project.problem.Problem`.
 
-    Attributes:
-        author: The author's :class:`~kernelbench.problems.tensor.problem.TensorProblem`, whose
-            mistakes are named.
-
     Raises:
         ProblemError: If a part is missing, or its ``Shape`` is no class of fields.
     """
 
     def __init__(self, author: Any) -> None:
+        #: The author's :class:`~kernelbench.problems.tensor.problem.TensorProblem`, whose mistakes
+        #: are named.
         self.author = author
         self.name = author.name
         self.input_classes = author.input_classes
