@@ -207,10 +207,6 @@ class ScheduleChecker:
             self.interrupted = True
             return [future.result() for future in futures if not future.cancelled()]
 
-    def _interrupt(self) -> None:
-        self.interrupted = True
-        self._stop.set()
-
     def _shape(self, launcher: Launcher, run: StepRun, shape: Any, counters: Path) -> CheckRow:
         """Check one shape in a worker of its own."""
         began = time.monotonic()
@@ -222,7 +218,8 @@ class ScheduleChecker:
                 if self._stop.is_set():
                     break
         except KeyboardInterrupt:
-            self._interrupt()
+            self.interrupted = True
+            self._stop.set()
         finally:
             close: Callable[[], None] = messages.close  # type: ignore[attr-defined]
             close()

@@ -65,11 +65,6 @@ class ScheduleFile:
     kept: int  #: Those that were not usual.
 
 
-def write_schedule(path: Path, file: ScheduleFile) -> None:
-    """Write it, whole or not at all; EnvironmentProblem if it cannot be written."""
-    write_json(path, file)
-
-
 def read_schedule(path: Path) -> ScheduleFile:
     """Read it; RecordError, with the field, if the file is no schedule."""
     return read_document(path, ScheduleFile, SCHEDULE_SCHEMA, "schedule of check --minimize")
@@ -198,7 +193,7 @@ def _shorten(
     if not _looked(run, file, Look(), timeout_s).shown:
         return without("it was not seen again in a process of its own")
     path = folder / f"{run.step.name}-{file.shape.replace('/', '_')}-{file.identity}.json"
-    write_schedule(path, file)
+    write_json(path, file)
     return Shortened(file.step, file.shape, file.identity, path, file, trials)
 
 
@@ -290,7 +285,9 @@ def planned_file(path: Path) -> tuple[ScheduleFile, StepRun]:
 
 
 def _looked(run: StepRun, file: ScheduleFile, look: Look, timeout_s: float) -> Replayed:
-    messages = [*_runs(run, file, timeout_s, look)]
+    # In a process of its own each time, where calls before belong to it.
+    processes = range(look.times if file.calls else 1)
+    messages = [each for _ in processes for each in _messages(run, file, timeout_s, look)]
     runs = tuple(each for each in messages if isinstance(each, ScheduleRun))
     state = [each.lines for each in messages if isinstance(each, StateTold)]
     shown = sum(_shows(file, each) for each in runs)
@@ -301,12 +298,6 @@ def _shows(file: ScheduleFile, run: ScheduleRun) -> bool:
     return any(finding.identity == file.identity for finding in run.report.findings)
 
 
-def _runs(run: StepRun, file: ScheduleFile, timeout_s: float, look: Look) -> Iterator[Message]:
-    """What comes of running it; in a process of its own where calls before belong to it."""
-    for _ in range(look.times if file.calls else 1):
-        yield from _messages(run, file, timeout_s, look)
-
-
 def _messages(
     run: StepRun, file: ScheduleFile, timeout_s: float, look: Look, fewest_s: float = 0.0
 ) -> Iterator[Message]:
@@ -314,7 +305,10 @@ def _messages(
         messages = launcher.run(job_of(run, file, timeout_s, look, counters, fewest_s))
         with contextlib.closing(messages):  # type: ignore[type-var]
             for message in messages:
-                _raise_failure(message)
+                if isinstance(message, StepNotLoaded):
+                    raise UsageError(message.reason)
+                if isinstance(message, JobFailed):
+                    raise message.as_error()
                 if not isinstance(message, PhaseBegins):
                     yield message
         ending = launcher.ending
@@ -351,13 +345,6 @@ def job_of(
         trace=str(look.trace.resolve()) if look.trace else "",
         state=look.state,
     )
-
-
-def _raise_failure(message: Message) -> None:
-    if isinstance(message, StepNotLoaded):
-        raise UsageError(message.reason)
-    if isinstance(message, JobFailed):
-        raise message.as_error()
 
 
 def _check_job(run: StepRun, file: ScheduleFile, timeout_s: float, counters: str) -> CheckJob:
