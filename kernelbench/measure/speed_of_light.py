@@ -63,11 +63,11 @@ class Ceilings:
     flops_headroom: float = 1.0
     dram_headroom: float = 1.0
     notes: tuple[str, ...] = ()
-    measured: str = ""  #: Date;
-    command: str = ""  #: how;
+    measured: str = ""  #: When; empty for a datasheet, as ``command`` and ``readings`` are.
+    command: str = ""  #: What measured it.
     #: Time between two events around a graph of one empty kernel.
     empty_graph_us: float | None = None
-    readings: tuple[Reading, ...] = ()  #: from what. All empty for a datasheet.
+    readings: tuple[Reading, ...] = ()
     schema: Literal["kernelbench.ceilings/1"] = "kernelbench.ceilings/1"
 
 
