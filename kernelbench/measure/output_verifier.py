@@ -64,7 +64,14 @@ class LocalVerifier:
         """Nothing: steps are not suspects."""
 
     def keep(self, position: tuple[int, int], arm: int, which: int, result: Any) -> None:
-        """Queue a copy of the outputs if this repetition was drawn."""
+        """Queue a copy of the outputs if this repetition was drawn.
+
+        Args:
+            position: Block, and place in it.
+            arm: Which arm.
+            which: Index of the input set.
+            result: What the call returned.
+        """
         if self._sampled.wants(position):
             chosen = self._sets[which]
             outputs = self._case.problem.outputs_of(result, chosen.inputs)
