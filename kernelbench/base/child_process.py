@@ -108,20 +108,14 @@ def be_fork(body: Callable[[], int | None]) -> NoReturn:
 
 @dataclass(frozen=True)
 class Outcome(Generic[T]):
-    """How a call in a child process ended.
+    """How a call in a child process ended."""
 
-    Attributes:
-        value: What it returned; None if the process did not come to that.
-        code: Exit code of the process; negative: the signal that ended it.
-        output: What the process printed, and a tool around it; empty if that was shown at once.
-        timed_out: Whether it was killed for taking too long.
-        interrupted: Whether Ctrl-C came, and the process has answered when it was told to end.
-    """
-
-    value: T | None
-    code: int
+    value: T | None  #: What it returned; None if the process did not come to that.
+    code: int  #: Exit code of the process; negative: the signal that ended it.
+    #: What the process printed, and a tool around it; empty if that was shown at once.
     output: str = ""
-    timed_out: bool = False
+    timed_out: bool = False  #: Whether it was killed for taking too long.
+    #: Whether Ctrl-C came, and the process has answered when it was told to end.
     interrupted: bool = False
 
     @property

@@ -142,16 +142,11 @@ def warn(message: str) -> None:
 
 @dataclass(frozen=True)
 class FittedTable:
-    """A table as a terminal has room for it, and what went for that.
-
-    Attributes:
-        common: Headings and the value that all rows share, in place of a column.
-        left_out: Headings that there is no room for.
-    """
+    """A table as a terminal has room for it, and what went for that."""
 
     table: Table
-    common: dict[str, str]
-    left_out: tuple[str, ...]
+    common: dict[str, str]  #: Headings and the value that all rows share, in place of a column.
+    left_out: tuple[str, ...]  #: Headings that there is no room for.
 
     def show(self, to: Console | None = None) -> None:
         """Print the table, a line for what its rows share, and one for what is missing."""

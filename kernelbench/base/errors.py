@@ -112,13 +112,9 @@ class UnknownNameError(UsageError):
 
 
 class ProblemError(UsageError):
-    """A problem's own code raised, or gave what its interface does not allow; not the step's.
+    """A problem's own code raised, or gave what its interface does not allow; not the step's."""
 
-    Attributes:
-        hook: The part of the problem that did; empty if that is not known.
-    """
-
-    hook: str = ""
+    hook: str = ""  #: The part of the problem that did; empty if that is not known.
 
 
 class FaultyReferenceError(ProblemError):

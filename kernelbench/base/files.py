@@ -81,11 +81,7 @@ def atomic_write(path: Path) -> Iterator[Any]:
 
 
 def user_text(path: Path) -> str:
-    """The text of a file that a user wrote.
-
-    Raises:
-        UsageError: If it cannot be read, or is not UTF-8.
-    """
+    """The text of a user's file; UsageError if it cannot be read or is not UTF-8."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:

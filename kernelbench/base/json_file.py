@@ -26,11 +26,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def row_lines(value: dict[str, Any], rows: str) -> bytes:
-    """A JSON document with a line for each item of the list ``value[rows]``, and one for the rest.
-
-    Raises:
-        ValueError: If a number is not finite.
-    """
+    """A JSON document with a line for each item of the list ``value[rows]``, one for the rest."""
     lines = ",\n".join(_compact(item) for item in value[rows])
     rest = _compact({key: item for key, item in value.items() if key != rows})[1:-1]
     text = f'{{{rest}{"," if rest else ""}"{rows}":[\n{lines}\n]}}\n'
@@ -48,11 +44,7 @@ def write_gzip(path: Path, data: bytes) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read JSON, plain or gzip-compressed: the content says which, not the name.
-
-    Raises:
-        RecordError: If the file is absent or is not JSON, with its position.
-    """
+    """Read JSON, plain or gzip-compressed, by its content; RecordError with what is wrong."""
     try:
         data = path.read_bytes()
     except OSError as error:

@@ -23,14 +23,10 @@ COLUMNS = "columns"
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """How a field that is a map is written: each entry is a field of the object in JSON.
+    """How a field that is a map is written: each entry is a field of the object in JSON."""
 
-    Attributes:
-        names: From key to the name in JSON; a map has no other keys.
-        required: Keys whose name is always there, with null where the map has no such entry.
-    """
-
-    names: Mapping[str, str]
+    names: Mapping[str, str]  #: From key to the name in JSON; a map has no other keys.
+    #: Keys whose name is always there, with null where the map has no such entry.
     required: Collection[str]
 
     def encoded(self, items: Mapping[str, Any]) -> dict[str, Any]:

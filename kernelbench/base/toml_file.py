@@ -6,7 +6,7 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +35,7 @@ class TomlTable:
 
     @classmethod
     def read(cls, file: Path) -> TomlTable:
-        """Parse a file.
-
-        Raises:
-            UsageError: If it is absent or unreadable, or, with its line, is not valid TOML.
-        """
+        """Parse a file; UsageError, with its line, if it is absent or no TOML."""
         text = user_text(file)
         try:
             return cls(file, tomllib.loads(text))
@@ -96,18 +92,16 @@ class TomlTable:
             raise self.fail(name, f"expected {expectation}, found {value!r}")
         return value.strip()
 
-    def strings(self, name: str, choices: Sequence[str] | None = None) -> tuple[str, ...]:
+    def strings(self, name: str) -> tuple[str, ...]:
         """A list of non-empty strings; empty where the field is absent."""
-        each = f"one of {', '.join(choices)}" if choices else "a non-empty string"
-        value = self.take(name, f"a list, each {each}")
+        value = self.take(name, "a list, each a non-empty string")
         if value is None:
             return ()
         good = isinstance(value, list) and all(
-            isinstance(item, str) and item.strip() and (not choices or item in choices)
-            for item in value
+            isinstance(item, str) and item.strip() for item in value
         )
         if not good:
-            raise self.fail(name, f"expected a list, each {each}, found {value!r}")
+            raise self.fail(name, f"expected a list, each a non-empty string, found {value!r}")
         return tuple(value)
 
     def table(self, name: str) -> TomlTable | None:
@@ -154,11 +148,7 @@ class TomlTable:
         return {key: float(value) for key, value in table._left.items()}
 
     def done(self) -> None:
-        """Refuse fields that nobody took.
-
-        Raises:
-            UsageError: Naming the first one and the nearest known field.
-        """
+        """Refuse fields that nobody took: UsageError, with the nearest known field."""
         for name in self._left:
             close = difflib.get_close_matches(name, self._known, n=1)
             known = ", ".join(self._known)

@@ -29,16 +29,12 @@ SHARED = "other processes used the GPU"
 
 @dataclass(frozen=True)
 class BringupLine:
-    """One finding: of a function, a point, a step or the machine.
-
-    Attributes:
-        shared: Whether it is of a time when other processes used the GPU.
-    """
+    """One finding: of a function, a point, a step or the machine."""
 
     name: str
     outcome: StageOutcome
     detail: str = ""
-    shared: bool = False
+    shared: bool = False  #: Whether it is of a time when other processes used the GPU.
 
     @property
     def text(self) -> str:
@@ -48,14 +44,11 @@ class BringupLine:
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage with its lines.
-
-    Attributes:
-        state: ``done``; ``stopped``, by Ctrl-C; ``failed``, with the reason; or ``not run``.
-    """
+    """One stage with its lines."""
 
     name: str
     title: str
+    #: ``done``; ``stopped``, by Ctrl-C; ``failed``, with the reason; or ``not run``.
     state: Literal["done", "stopped", "failed", "not run"]
     reason: str = ""
     seconds: float = 0.0
@@ -64,18 +57,14 @@ class Stage:
 
 @dataclass(frozen=True)
 class Figure:
-    """A measured time beside the figure that the step's source reports.
-
-    Attributes:
-        medians: By metric, measured here; ``call_us`` and ``device_us`` in JSON.
-        reported: The source's figure with its unit, metric and device; empty if it has none.
-        shared: Whether other processes used the GPU meanwhile: not the step's own time, then.
-    """
+    """A measured time beside the figure that the step's source reports."""
 
     step: str
     shape: str
+    #: By metric, measured here; ``call_us`` and ``device_us`` in JSON.
     medians: Mapping[Metric, float] = field(metadata={schema.COLUMNS: COLUMNS})
-    reported: str
+    reported: str  #: The source's figure with its unit, metric and device; empty if it has none.
+    #: Whether other processes used the GPU meanwhile: not the step's own time, then.
     shared: bool = False
 
     @property
@@ -89,25 +78,20 @@ class Figure:
 
 @dataclass(frozen=True)
 class BringupRecord:
-    """The JSON contract of ``kernelbench bringup``.
-
-    Attributes:
-        arch: Of the GPU, such as ``sm_90``.
-        complete: Whether every stage has ended by itself.
-        results: Rows of every step, shape and input class, as those of ``kernelbench run``.
-    """
+    """The JSON contract of ``kernelbench bringup``."""
 
     schema: str
     created: str
     command: str
     version: str
     device: str
-    arch: str
+    arch: str  #: Of the GPU, such as ``sm_90``.
     seed: int
     quick: bool
-    complete: bool
+    complete: bool  #: Whether every stage has ended by itself.
     stages: tuple[Stage, ...]
     figures: tuple[Figure, ...] = ()
+    #: Rows of every step, shape and input class, as those of ``kernelbench run``.
     results: tuple[Result, ...] = ()
     environment: Environment | None = None
 
@@ -156,11 +140,7 @@ def bringup_exit_code(record: BringupRecord) -> ExitCode:
 
 
 def save_bringup(path: Path, record: BringupRecord) -> None:
-    """Write the record, and beside it the same as Markdown.
-
-    Raises:
-        EnvironmentProblem: If it cannot be written.
-    """
+    """Write the record, and the same as Markdown beside it; EnvironmentProblem if that fails."""
     json_file.write_json(path, record)
     files.write_text(path.with_suffix(".md"), bringup_markdown(record))
 

@@ -56,17 +56,12 @@ _BUILDS_AT_ONCE = 8
 
 @dataclass(frozen=True)
 class Suite:
-    """Cases of one source.
-
-    Attributes:
-        backends: Those that run it natively.
-        cases: Makes the cases, by name.
-    """
+    """Cases of one source."""
 
     name: str
     stem: str
-    backends: tuple[str, ...]
-    cases: Callable[[np.random.Generator], dict[str, ParityCase]]
+    backends: tuple[str, ...]  #: Those that run it natively.
+    cases: Callable[[np.random.Generator], dict[str, ParityCase]]  #: Makes the cases, by name.
 
     def works(self, seed: int) -> dict[str, ParityCase]:
         """The cases with inputs of one seed."""

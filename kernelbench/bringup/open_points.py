@@ -35,41 +35,29 @@ _NAN = np.uint32(0x7FFFFFFF)
 
 @dataclass(frozen=True)
 class PointTrial:
-    """A case of a probe.
-
-    Attributes:
-        wanted: What it leaves if the statement holds: words, or words from what it has left. None
-            for what the emulator leaves.
-    """
+    """A case of a probe."""
 
     work: ParityCase
+    #: What it leaves if the statement holds: words, or words from what it has left. None for what
+    #: the emulator leaves.
     wanted: Words | Callable[[Words], Words] | None = None
 
 
 @dataclass(frozen=True)
 class Point:
-    """An open point.
+    """An open point."""
 
-    Attributes:
-        name: What it is called in the report.
-        statement: What is held to be true, in words.
-        backends: Where it can be settled.
-        stem: The source of its kernels.
-        trials: Makes its cases; None if there is no probe.
-        any_nan: Whether NaNs of different bits are the same.
-        planted: Whether each case has a variant ``CASE_planted`` that breaks the statement on
-            purpose: the probe can refute if that one does not leave what is wanted.
-        why_not: Why there is no probe.
-    """
-
-    name: str
-    statement: str
-    backends: tuple[str, ...]
-    stem: str = ""
+    name: str  #: What it is called in the report.
+    statement: str  #: What is held to be true, in words.
+    backends: tuple[str, ...]  #: Where it can be settled.
+    stem: str = ""  #: The source of its kernels.
+    #: Makes its cases; None if there is no probe.
     trials: Callable[[np.random.Generator], dict[str, PointTrial]] | None = None
-    any_nan: bool = False
+    any_nan: bool = False  #: Whether NaNs of different bits are the same.
+    #: Whether each case has a variant ``CASE_planted`` that breaks the statement on purpose: the
+    #: probe can refute if that one does not leave what is wanted.
     planted: bool = False
-    why_not: str = ""
+    why_not: str = ""  #: Why there is no probe.
 
     def with_faults(self, trials: Mapping[str, PointTrial]) -> dict[str, PointTrial]:
         """The trials with the planted variant of each case, if there are such."""

@@ -112,22 +112,18 @@ def ue4m3(codes: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Product:
-    """Operands as the input of ``parity_tensor.cu`` holds them; codes one per element.
-
-    Attributes:
-        a, b: Codes, [2 * 128 or 256 rows, 64 * steps].
-        scales_a, scales_b: Codes, [256 rows, steps, 4].
-        d: Accumulators, [256, 256].
-    """
+    """Operands as the input of ``parity_tensor.cu`` holds them; codes one per element."""
 
     n: int
     row_bytes: int
     ctas: int
+    #: ``a``, ``b``: Codes, [2 * 128 or 256 rows, 64 * steps].
     a: npt.NDArray[np.uint8]
     b: npt.NDArray[np.uint8]
+    #: ``scales_a``, ``scales_b``: Codes, [256 rows, steps, 4].
     scales_a: npt.NDArray[np.uint8]
     scales_b: npt.NDArray[np.uint8]
-    d: Float32s
+    d: Float32s  #: Accumulators, [256, 256].
     accumulate: bool = True
     negate: tuple[bool, bool] = (False, False)
     shift: int = 0

@@ -55,25 +55,16 @@ class ParityCase:
 
 @dataclass(frozen=True)
 class Ran:
-    """What a case left: its output, or None and what went wrong.
-
-    Attributes:
-        timed_out: Whether it was ended because it took too long.
-        started: Whether it was run at all.
-    """
+    """What a case left: its output, or None and what went wrong."""
 
     out: Words | None
     error: str
-    timed_out: bool = False
-    started: bool = True
+    timed_out: bool = False  #: Whether it was ended because it took too long.
+    started: bool = True  #: Whether it was run at all.
 
 
 def gpu_library(stem: str, backend: str) -> Path:
-    """``stem``.cu for a GPU.
-
-    Raises:
-        EnvironmentProblem: If it cannot be built.
-    """
+    """``stem``.cu for a GPU; EnvironmentProblem if it cannot be built."""
     _require_common()
     return compiler.compile_shared(
         f"{stem} ({backend})",
@@ -84,11 +75,7 @@ def gpu_library(stem: str, backend: str) -> Path:
 
 
 def emulator_library(stem: str) -> Path:
-    """``stem``.cu for the emulator, without the checker.
-
-    Raises:
-        EnvironmentProblem: If it cannot be built.
-    """
+    """``stem``.cu for the emulator, unchecked; EnvironmentProblem if it cannot be built."""
     _require_common()
     return runtime.step_library(stem, SOURCES / f"{stem}.cu", COMMON, check=False)
 

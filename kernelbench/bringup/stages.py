@@ -68,30 +68,19 @@ _OUTCOMES: dict[str, StageOutcome] = {"hang": "TIMED OUT", "wrong": "DIFFERS", "
 
 @dataclass(frozen=True)
 class BringupOptions:
-    """What the command line chooses.
-
-    Attributes:
-        limit_s: Longest that one process of parity cases, or one phase of a step, may take.
-        wait_s: Longest wait, before anything is timed, for other processes to leave the GPU.
-        report: The JSON file; the Markdown goes beside it.
-        planted: Whether probes run with faults planted, too.
-    """
+    """What the command line chooses."""
 
     seed: int
     quick: bool
-    limit_s: float
-    wait_s: float
-    report: Path
+    limit_s: float  #: Longest that one process of parity cases, or one phase of a step, may take.
+    wait_s: float  #: Longest wait, before anything is timed, for other processes to leave the GPU.
+    report: Path  #: The JSON file; the Markdown goes beside it.
     command: str
-    planted: bool = False
+    planted: bool = False  #: Whether probes run with faults planted, too.
 
 
 def native_gpu() -> tuple[GpuInfo, str]:
-    """The GPU and the backend that is native on it.
-
-    Raises:
-        EnvironmentProblem: If there is no GPU, or none that the ptx layer has a backend for.
-    """
+    """The GPU and the backend that is native on it; EnvironmentProblem if there is none."""
     found = devices.gpus()
     if not found:
         raise EnvironmentProblem(
@@ -135,18 +124,15 @@ def native_steps(context: Context, quick: bool) -> list[Step]:
 
 @dataclass
 class StepStage:
-    """Runs steps one after another.
-
-    Attributes:
-        environment: The machine as the first worker found it; None before.
-        results: Every row so far, those of a step that was interrupted included.
-    """
+    """Runs steps one after another."""
 
     context: Context
     seed: int
     limit_s: float
     progress: OnProgress
+    #: The machine as the first worker found it; None before.
     environment: Environment | None = None
+    #: Every row so far, those of a step that was interrupted included.
     results: list[Result] = field(default_factory=list)
     _others: int | None = None
 
@@ -257,11 +243,7 @@ def _line(step: Step, rows: Sequence[Result], *, timed: bool) -> BringupLine:
 
 
 class Bringup:
-    """Runs the stages.
-
-    Attributes:
-        record: All that was found so far; on disk after every stage.
-    """
+    """Runs the stages."""
 
     def __init__(
         self, context: Context, options: BringupOptions, on_progress: OnProgress, on_stage: OnStage
@@ -276,6 +258,7 @@ class Bringup:
         stages = tuple(
             Stage(name, title, "not run", "not reached") for name, title in TITLES.items()
         )
+        #: All that was found so far; on disk after every stage.
         self.record = BringupRecord(
             schema=BRINGUP_SCHEMA, created=run_record.now_iso(), command=options.command,
             version=__version__, device=self._gpu.name, arch=self._gpu.arch, seed=options.seed,
@@ -283,12 +266,7 @@ class Bringup:
         )  # fmt: skip
 
     def run(self) -> None:
-        """Run every stage; the report is written whatever happens.
-
-        Raises:
-            KeyboardInterrupt: After the report of what was done.
-            EnvironmentProblem: If the report cannot be written.
-        """
+        """Run every stage; the report is written whatever happens, Ctrl-C included."""
         save_bringup(self._options.report, self.record)
         bodies = (self._environment, self._functions, self._points, self._small, self._timed)
         for index, (name, body) in enumerate(zip(TITLES, bodies, strict=True)):

@@ -59,72 +59,46 @@ OptionReader = Callable[[str, Mapping[str, Any]], Sequence[str]]
 
 @dataclass(frozen=True)
 class ShapeRange:
-    """Shapes that an item names.
+    """Shapes that an item names."""
 
-    Attributes:
-        place: ``FILE:LINE`` of it.
-        name: A shape's name, ``all``, ``every`` or an ad-hoc shape; empty if ``fields`` are all.
-        fields: What each field goes through, in place of the named shape's.
-    """
-
-    place: str
+    place: str  #: ``FILE:LINE`` of it.
+    #: A shape's name, ``all``, ``every`` or an ad-hoc shape; empty if ``fields`` are all.
     name: str
+    #: What each field goes through, in place of the named shape's.
     fields: Mapping[str, list[Sequence[Any]]]
 
 
 @dataclass(frozen=True)
 class CampaignItem:
-    """One entry of a campaign.
+    """One entry of a campaign."""
 
-    Attributes:
-        place: ``FILE:LINE`` of it.
-        steps: As on the command line; two of ``ab``.
-        shapes: The command's default shapes if empty.
-        options: Arguments of the command line, the same for all its pieces.
-        sms: Of ``check``: the numbers of SMs, each of which is a piece.
-        repeat: How often each piece is run.
-        peers: Of ``run``: whether the peers of the steps' lineages are run, too.
-        mutants: Of ``check``: whether the steps have planted faults, which are to be found.
-    """
-
-    place: str
+    place: str  #: ``FILE:LINE`` of it.
     command: PieceCommand
-    steps: tuple[str, ...]
-    shapes: tuple[ShapeRange, ...]
-    options: tuple[str, ...]
-    sms: tuple[int, ...] = ()
-    repeat: int = 1
-    peers: bool = False
+    steps: tuple[str, ...]  #: As on the command line; two of ``ab``.
+    shapes: tuple[ShapeRange, ...]  #: The command's default shapes if empty.
+    options: tuple[str, ...]  #: Arguments of the command line, the same for all its pieces.
+    sms: tuple[int, ...] = ()  #: Of ``check``: the numbers of SMs, each of which is a piece.
+    repeat: int = 1  #: How often each piece is run.
+    peers: bool = False  #: Of ``run``: whether the peers of the steps' lineages are run, too.
+    #: Of ``check``: whether the steps have planted faults, which are to be found.
     mutants: bool = False
 
 
 @dataclass(frozen=True)
 class Campaign:
-    """What a file says.
+    """What a file says."""
 
-    Attributes:
-        name: Of the folder that keeps what is done.
-        results: Where results go, relative to the file; None for the project's folder.
-        limit_s: Seconds after which a piece is ended.
-        gpu: Whether ``run`` and ``ab`` have to be on a GPU; None if that is for the machine to say.
-    """
-
-    name: str
+    name: str  #: Of the folder that keeps what is done.
     items: tuple[CampaignItem, ...]
+    #: Where results go, relative to the file; None for the project's folder.
     results: Path | None = None
-    limit_s: float = LIMIT_S
+    limit_s: float = LIMIT_S  #: Seconds after which a piece is ended.
+    #: Whether ``run`` and ``ab`` have to be on a GPU; None if that is for the machine to say.
     gpu: bool | None = None
 
 
 def read_campaign(path: Path, options: OptionReader) -> Campaign:
-    """Read a campaign.
-
-    Args:
-        options: What the commands' options are and may be.
-
-    Raises:
-        UsageError: If the file is absent or malformed: ``FILE:LINE: what was expected``.
-    """
+    """Read a campaign; UsageError (``FILE:LINE: what was expected``) if it is malformed."""
     with yaml_nodes(path) as (root, loader):
         if root is None:
             raise UsageError(f"{path}:1: the file is empty: expected 'name' and 'campaign'")

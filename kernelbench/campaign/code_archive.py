@@ -27,18 +27,12 @@ _ENDINGS_LEFT_OUT = (".pyc", ".whl", ".egg-info")
 
 @dataclass(frozen=True)
 class CodeArchive:
-    """A zip file in memory.
-
-    Attributes:
-        sha: Hash (hex) of all that is in it.
-        code_sha: Hash of kernelbench alone: its package, and what all steps are built with.
-        root: Folder within it that commands run in.
-    """
+    """A zip file in memory."""
 
     data: bytes
-    sha: str
-    code_sha: str
-    root: str
+    sha: str  #: Hash (hex) of all that is in it.
+    code_sha: str  #: Hash of kernelbench alone: its package, and what all steps are built with.
+    root: str  #: Folder within it that commands run in.
 
 
 def pack_code(project: Project, results: Path) -> CodeArchive:

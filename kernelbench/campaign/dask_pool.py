@@ -28,11 +28,7 @@ _GPU = "GPU"
 
 
 def require_dask() -> None:
-    """Refuse a cluster where Dask is not installed.
-
-    Raises:
-        EnvironmentProblem: Saying how to install it.
-    """
+    """Refuse a cluster without Dask: EnvironmentProblem, with how to install it."""
     import importlib.util
 
     if importlib.util.find_spec("distributed") is None:

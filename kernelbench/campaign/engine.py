@@ -56,78 +56,50 @@ class MissingPiece:
 
 @dataclass(frozen=True)
 class SweepReport:
-    """What one sweep did.
-
-    Attributes:
-        pieces: Of the campaign; recorded: done by earlier sweeps; done: by this one.
-        left_out: Combinations beyond a step's limits, by reason.
-        wrong: Commands of pieces, of earlier sweeps too, whose step is not right.
-        mutants_found: Mutants that were found, by earlier sweeps too; mutants_missed: commands of
-            those that were not.
-        missing: What could not be done; not_run: pieces that nobody was there for.
-        seconds: That it took; estimate_s: for what is left, None if nothing like it was measured.
-        complete: Whether every piece is done.
-    """
+    """What one sweep did."""
 
     schema: Literal["kernelbench.sweep/1"]
     name: str
-    pieces: int
-    recorded: int
-    done: int
-    left_out: dict[str, int]
-    wrong: tuple[str, ...]
-    mutants_found: int
-    mutants_missed: tuple[str, ...]
-    missing: tuple[MissingPiece, ...]
-    not_run: int
+    pieces: int  #: Of the campaign.
+    recorded: int  #: Done by earlier sweeps.
+    done: int  #: By this one.
+    left_out: dict[str, int]  #: Combinations beyond a step's limits, by reason.
+    wrong: tuple[str, ...]  #: Commands of pieces, of earlier sweeps too, whose step is not right.
+    mutants_found: int  #: Mutants that were found, by earlier sweeps too.
+    mutants_missed: tuple[str, ...]  #: Commands of those that were not.
+    missing: tuple[MissingPiece, ...]  #: What could not be done.
+    not_run: int  #: Pieces that nobody was there for.
     faults: tuple[PieceFault, ...]
     workers: int
-    seconds: float
-    estimate_s: float | None
-    complete: bool
+    seconds: float  #: That the sweep took.
+    estimate_s: float | None  #: For what is left, None if nothing like it was measured.
+    complete: bool  #: Whether every piece is done.
 
 
 @dataclass
 class _Given:
-    """A piece on its way.
-
-    Attributes:
-        faults: By address, what went wrong with the workers that had it.
-        until: When its worker should have answered.
-    """
+    """A piece on its way."""
 
     piece: Piece
+    #: By address, what went wrong with the workers that had it.
     faults: dict[str, str] = field(default_factory=dict)
     worker: PoolWorker | None = None
-    until: float = 0.0
+    until: float = 0.0  #: When its worker should have answered.
 
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """How pieces are run.
+    """How pieces are run."""
 
-    Attributes:
-        limit_s: Seconds after which a piece is ended.
-        gpu: Whether pieces that can have to run on a GPU.
-        environment: Variables of every command.
-        patience_s: How long pieces wait for a worker that may have them.
-    """
-
-    limit_s: float
-    gpu: bool
-    environment: dict[str, str]
-    patience_s: float
+    limit_s: float  #: Seconds after which a piece is ended.
+    gpu: bool  #: Whether pieces that can have to run on a GPU.
+    environment: dict[str, str]  #: Variables of every command.
+    patience_s: float  #: How long pieces wait for a worker that may have them.
 
 
 @dataclass
 class Engine:
-    """One sweep.
-
-    Attributes:
-        done: Pieces that this sweep did; answers: what they say.
-        missing, faults, not_run: See :class:`SweepReport`.
-        most_workers: That there were at a time.
-    """
+    """One sweep; for what it counts see :class:`SweepReport`."""
 
     pool: WorkerPool
     outcomes: OutcomeFiles
@@ -140,7 +112,7 @@ class Engine:
     answers: Answers = field(default_factory=lambda: Answers())
     missing: list[MissingPiece] = field(default_factory=list)
     faults: list[PieceFault] = field(default_factory=list)
-    most_workers: int = 0
+    most_workers: int = 0  #: That there were at a time.
     _running: dict[str, _Given] = field(default_factory=dict)
     _again: list[_Given] = field(default_factory=list)
     _given_up: set[str] = field(default_factory=set)
@@ -150,11 +122,7 @@ class Engine:
     _exhausted: bool = False
 
     def run(self, pieces: Iterator[Piece]) -> None:
-        """Run what of these pieces is not done; returns when there is nothing left to give.
-
-        Raises:
-            EnvironmentProblem: If an outcome cannot be written.
-        """
+        """Run those pieces that are not done; EnvironmentProblem if no outcome can be written."""
         self._pieces = pieces
         began = idle = time.monotonic()
         met = False
@@ -302,16 +270,13 @@ class Engine:
 
 @dataclass
 class Answers:
-    """Counted over pieces.
+    """Counted over pieces."""
 
-    Attributes:
-        wrong: Commands whose step is not right, mutants left out.
-        found: Those of mutants that ``check`` calls not right, as it should; missed: the others'.
-    """
-
+    #: Commands whose step is not right, mutants left out.
     wrong: list[str] = field(default_factory=list)
+    #: Those of mutants that ``check`` calls not right, as it should.
     found: list[str] = field(default_factory=list)
-    missed: list[str] = field(default_factory=list)
+    missed: list[str] = field(default_factory=list)  #: The others'.
 
     def add(self, piece: Piece, code: int) -> None:
         """Count the exit code of a piece."""
@@ -323,14 +288,10 @@ class Answers:
 
 
 class Eta:
-    """Seconds of pieces by what they are like, and how many are left; its size is that of the file.
-
-    Attributes:
-        left: Pieces to be done, by what they are like.
-    """
+    """Seconds of pieces by what they are like, and how many are left; as large as the file."""
 
     def __init__(self) -> None:
-        self.left: Counter[str] = Counter()
+        self.left: Counter[str] = Counter()  #: Pieces to be done, by what they are like.
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._pieces: Counter[str] = Counter()
 

@@ -38,37 +38,25 @@ _SAID = "kernelbench: "
 
 @dataclass(frozen=True)
 class PieceOutcome:
-    """What one piece came to.
-
-    Attributes:
-        arguments: Of the command line.
-        like: See :class:`~kernelbench.campaign.pieces.Piece`.
-        code: The command's exit code.
-        host, gpu: Where it ran; gpu is empty where it had none to itself.
-        seconds: How long the command took.
-        records: Identifiers of what it put into the results folder.
-        files: What is not there yet, by its path, base64; empty when all is.
-    """
+    """What one piece came to."""
 
     schema: Literal["kernelbench.piece/1"]
     key: str
-    arguments: tuple[str, ...]
-    like: str
-    code: int
+    arguments: tuple[str, ...]  #: Of the command line.
+    like: str  #: See :class:`~kernelbench.campaign.pieces.Piece`.
+    code: int  #: The command's exit code.
+    #: ``host``, ``gpu``: Where it ran; gpu is empty where it had none to itself.
     host: str
     gpu: str
-    seconds: float
+    seconds: float  #: How long the command took.
     created: str
-    records: tuple[str, ...] = ()
+    records: tuple[str, ...] = ()  #: Identifiers of what it put into the results folder.
+    #: What is not there yet, by its path, base64; empty when all is.
     files: dict[str, str] = field(default_factory=dict)
 
 
 class OutcomeFiles:
-    """The outcomes of one campaign, which one client has at a time.
-
-    Args:
-        results: The results folder; name: the campaign's.
-    """
+    """The outcomes of the campaign ``name`` in a results folder; one client has them at a time."""
 
     def __init__(self, results: Path, name: str) -> None:
         self.results = results
@@ -77,11 +65,7 @@ class OutcomeFiles:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold the campaign, so that no two clients run its pieces.
-
-        Raises:
-            EnvironmentProblem: If another one does, or the folder cannot be written.
-        """
+        """Hold the campaign; EnvironmentProblem if another client does, or it cannot be written."""
         from filelock import FileLock, Timeout
 
         try:
@@ -121,11 +105,7 @@ class OutcomeFiles:
         return self.merge(kept)
 
     def merge(self, outcome: PieceOutcome) -> PieceOutcome:
-        """Put what an outcome carries into the results, and keep it without.
-
-        Raises:
-            EnvironmentProblem: If something cannot be written.
-        """
+        """Put what an outcome carries into the results, and keep it without that."""
         if not outcome.files:
             return outcome
         made = {name: base64.b64decode(text) for name, text in outcome.files.items()}
@@ -182,15 +162,10 @@ def _identity(entry: LedgerEntry) -> tuple[str, str, str]:
 
 @dataclass(frozen=True)
 class PieceVerdict:
-    """What a report means.
+    """What a report means."""
 
-    Attributes:
-        fault: Why the piece is not done, in one line; empty if it is.
-        final: Whether it would be the same with every other worker.
-    """
-
-    fault: str = ""
-    final: bool = False
+    fault: str = ""  #: Why the piece is not done, in one line; empty if it is.
+    final: bool = False  #: Whether it would be the same with every other worker.
 
 
 def judge_report(report: Mapping[str, Any], on_gpu: bool, mutant: bool = False) -> PieceVerdict:

@@ -14,11 +14,7 @@ from kernelbench.campaign.piece_process import PieceRunner
 
 
 class CodePlugin(WorkerPlugin):  # type: ignore[misc]
-    """The code of a campaign at each worker, those that join later included.
-
-    Args:
-        data: The archive (zip); sha: its hash; root: the folder in it that commands run in.
-    """
+    """The code of a campaign (see :class:`PieceRunner`) at each worker, also at later ones."""
 
     def __init__(self, data: bytes, sha: str, root: str) -> None:
         self._archive = (data, sha, root)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import itertools
@@ -26,22 +27,16 @@ from kernelbench.runs.plan import with_problem
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One command that needs no other.
+    """One command that needs no other."""
 
-    Attributes:
-        key: Hash (hex) of what its result depends on: command, options, sources, shape, repetition
-            and kernelbench itself.
-        arguments: Of the command line, ``kernelbench`` and ``--results`` left out.
-        like: What pieces that take about as long have in common: the command and its steps.
-        on_gpu: Whether it runs on a GPU where the campaign is one of GPUs; ``check`` never does.
-        mutant: Whether its step has a planted fault, which is to be found.
-    """
-
+    #: Hash (hex) of what its result depends on: command, options, sources, shape, repetition and
+    #: kernelbench itself.
     key: str
-    arguments: tuple[str, ...]
-    like: str
+    arguments: tuple[str, ...]  #: Of the command line, ``kernelbench`` and ``--results`` left out.
+    like: str  #: What pieces that take about as long have in common: the command and its steps.
+    #: Whether it runs on a GPU where the campaign is one of GPUs; ``check`` never does.
     on_gpu: bool
-    mutant: bool = False
+    mutant: bool = False  #: Whether its step has a planted fault, which is to be found.
 
     def in_words(self) -> str:
         """The command, as it is typed."""
@@ -50,23 +45,16 @@ class Piece:
 
 @dataclass
 class PieceMaker:
-    """Makes the pieces of a campaign.
-
-    Attributes:
-        left_out: Why combinations made no piece, with their number, after :meth:`pieces` has ended.
-    """
+    """Makes the pieces of a campaign."""
 
     context: Context
     campaign: Campaign
     code_sha: str
+    #: Why combinations made no piece, with their number, after :meth:`pieces` has ended.
     left_out: dict[str, int] = field(default_factory=dict)
 
     def pieces(self) -> Iterator[Piece]:
-        """Every piece, in the order of the file; the same each time.
-
-        Raises:
-            UsageError: For a step or shape that does not exist, with ``FILE:LINE``.
-        """
+        """Every piece, in the file's order; UsageError, with ``FILE:LINE``, for unknown names."""
         self.left_out = {}
         for item in self.campaign.items:
             for steps in self._arms(item):
@@ -74,7 +62,7 @@ class PieceMaker:
 
     def _arms(self, item: CampaignItem) -> list[tuple[Step, ...]]:
         """The steps of each command: one, or the two that are compared."""
-        try:
+        with _placed(item.place):
             chosen = self.context.lineages.select(item.steps)
             if item.command == "ab":
                 arms = []
@@ -84,8 +72,6 @@ class PieceMaker:
                 return [tuple(arms)]
             if item.peers:
                 chosen += self.context.lineages.peers_of(chosen)
-        except UsageError as error:
-            raise UsageError(f"{item.place}: {error.message}", error.hint) from None
         if item.command == "check":
             chosen = [step for step in chosen if step.compiled]
         runnable = [step for step in chosen if step.status != "planned"]
@@ -129,13 +115,11 @@ class PieceMaker:
     def _lineages(self, item: CampaignItem, steps: Sequence[Step]) -> list[Lineage]:
         """The lineage whose problem each step solves; the problem is the same."""
         named = [each.name for each in item.shapes if each.name]
-        try:
+        with _placed(item.place):
             found = [
                 self.context.lineage_for(with_problem(self.context, step, named)) for step in steps
             ]
             problems = [load_problem(lineage).name for lineage in found]
-        except UsageError as error:
-            raise UsageError(f"{item.place}: {error.message}", error.hint) from None
         if problems[0] != problems[-1]:
             raise UsageError(
                 f"{item.place}: {steps[0].name} and {steps[-1].name} solve different problems"
@@ -154,10 +138,8 @@ class PieceMaker:
                 yield from self._named(each.place, problem, [each.name])
 
     def _named(self, place: str, problem: Problem, names: Sequence[str]) -> Iterator[Any]:
-        try:
+        with _placed(place):
             chosen = self.context.shapes_for(problem, names)
-        except UsageError as error:
-            raise UsageError(f"{place}: {error.message}", error.hint) from None
         yield from ((shape.name, shape) for shape in chosen)
 
     def _ranged(self, asked: ShapeRange, problem: Problem) -> Iterator[tuple[str, Any]]:
@@ -187,6 +169,15 @@ class PieceMaker:
             f"{asked.place}: no shape {asked.name!r} of {problem.name}",
             f"there are {', '.join(self.context.shapes_here(problem))}",
         )
+
+
+@contextlib.contextmanager
+def _placed(place: str) -> Iterator[None]:
+    """Have a UsageError begin with the file and line that it is about."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{place}: {error.message}", error.hint) from None
 
 
 @functools.cache

@@ -19,16 +19,11 @@ Order = dict[str, Any]
 
 @dataclass(frozen=True)
 class PoolWorker:
-    """One that runs pieces.
+    """One that runs pieces."""
 
-    Attributes:
-        address: What tells it from every other; one that is started again has another.
-        slots: How many pieces it runs at the same time.
-    """
-
-    address: str
+    address: str  #: What tells it from every other; one that is started again has another.
     host: str
-    slots: int
+    slots: int  #: How many pieces it runs at the same time.
 
 
 class WorkerPool(Protocol):

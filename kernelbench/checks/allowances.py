@@ -11,11 +11,7 @@ from kernelbench.project.model import IDENTITY, Step
 
 
 def require_allowances(allow: Mapping[str, str] | None) -> dict[str, str]:
-    """Reasons by identity; none for None.
-
-    Raises:
-        UsageError: Naming what is no identity, or has no reason.
-    """
+    """Reasons by identity, none for None; UsageError for what is no identity or has no reason."""
     allow = dict(allow or {})
     for identity, reason in allow.items():
         if not IDENTITY.fullmatch(identity):

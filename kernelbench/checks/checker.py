@@ -89,14 +89,7 @@ class _Allotment:
 
 
 class ScheduleChecker:
-    """Checks steps one after another, shapes of a step at the same time if asked.
-
-    Args:
-        jobs: Worker processes at the same time.
-
-    Attributes:
-        interrupted: Whether Ctrl-C ended it; what was done until then is in the results.
-    """
+    """Checks steps one after another, shapes of a step in ``jobs`` workers at the same time."""
 
     _request: CheckRequest
     _allotment: _Allotment
@@ -105,6 +98,7 @@ class ScheduleChecker:
         self._jobs = jobs
         self._on_progress = on_progress
         self._stop = threading.Event()
+        #: Whether Ctrl-C ended it; what was done until then is in the results.
         self.interrupted = False
 
     def run(
@@ -213,10 +207,6 @@ class ScheduleChecker:
             self.interrupted = True
             return [future.result() for future in futures if not future.cancelled()]
 
-    def _interrupt(self) -> None:
-        self.interrupted = True
-        self._stop.set()
-
     def _shape(self, launcher: Launcher, run: StepRun, shape: Any, counters: Path) -> CheckRow:
         """Check one shape in a worker of its own."""
         began = time.monotonic()
@@ -228,7 +218,8 @@ class ScheduleChecker:
                 if self._stop.is_set():
                     break
         except KeyboardInterrupt:
-            self._interrupt()
+            self.interrupted = True
+            self._stop.set()
         finally:
             close: Callable[[], None] = messages.close  # type: ignore[attr-defined]
             close()

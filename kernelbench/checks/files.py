@@ -74,29 +74,21 @@ _OF_THE_TEXT = ("-D", "-O", "-std", "-arch")
 
 @dataclass(frozen=True)
 class FileAsked:
-    """What to do.
-
-    Attributes:
-        schedules: Of each launch.
-        limit_s: Seconds after which one schedule counts as hung.
-        given: What the file is checked with; its task is this file's.
-        others: Sources that are linked with the file, a CUDA program.
-        new_bytes: What new memory of a script's holds; None for NaN.
-        set_back: In which memory its launches find words as they were first; empty for none.
-        untuned: A kernel that Triton's autotuner does not run; empty for none.
-        again: Whether a program has run, and does so once more for what that run finds.
-    """
+    """What to do."""
 
     file: str
-    schedules: int
+    schedules: int  #: Of each launch.
     seed: int
     sms: int
-    limit_s: float
+    limit_s: float  #: Seconds after which one schedule counts as hung.
+    #: What the file is checked with; its task is this file's.
     given: FileOptions = field(default_factory=FileOptions)
-    others: tuple[str, ...] = ()
-    new_bytes: int | None = None
+    others: tuple[str, ...] = ()  #: Sources that are linked with the file, a CUDA program.
+    new_bytes: int | None = None  #: What new memory of a script's holds; None for NaN.
+    #: In which memory its launches find words as they were first; empty for none.
     set_back: str = ""
-    untuned: str = ""
+    untuned: str = ""  #: A kernel that Triton's autotuner does not run; empty for none.
+    #: Whether a program has run, and does so once more for what that run finds.
     again: bool = False
 
     @property
@@ -117,29 +109,22 @@ _TOO_LARGE = "cudaErrorCooperativeLaunchTooLarge"
 
 @dataclass(frozen=True)
 class FileAnswer:
-    """What came of it.
-
-    Attributes:
-        reason: One line, of an end that is not ``done``; hint: what to do, empty if unknown.
-        asks_sms: Whether it may be wrong for want of SMs; more_sms: on how many it fails, of a
-            program that is clean on fewer, or 0.
-        reads_new: Whether a script that is clean has read memory that nothing has written.
-        left: In which memory launches of a script that fails have found what earlier ones had
-            left, if nothing else tells why it does.
-        tuned: Which kernels of one the autotuner has run, likewise.
-        fails_with: The seed of a run in single schedules in which a program fails that is clean
-            otherwise; -1 for none.
-    """
+    """What came of it."""
 
     launches: tuple[Launched, ...]
     end: FileEnd = "done"
-    reason: str = ""
-    hint: str = ""
-    asks_sms: bool = False
-    more_sms: int = 0
+    reason: str = ""  #: One line, of an end that is not ``done``.
+    hint: str = ""  #: What to do, empty if unknown.
+    asks_sms: bool = False  #: Whether it may be wrong for want of SMs.
+    more_sms: int = 0  #: On how many it fails, of a program that is clean on fewer, or 0.
+    #: Whether a script that is clean has read memory that nothing has written.
     reads_new: bool = False
+    #: In which memory launches of a script that fails have found what earlier ones had left, if
+    #: nothing else tells why it does.
     left: tuple[str, ...] = ()
-    tuned: tuple[str, ...] = ()
+    tuned: tuple[str, ...] = ()  #: Which kernels of one the autotuner has run, likewise.
+    #: The seed of a run in single schedules in which a program fails that is clean otherwise; -1
+    #: for none.
     fails_with: int = -1
 
 
@@ -336,11 +321,7 @@ def check_files(
 
 
 def programs_of(files: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
-    """Each file that is checked, with the sources that are linked with it.
-
-    Raises:
-        UsageError: If sources without a ``main`` might belong to several programs.
-    """
+    """Each file to check, with the sources linked with it; UsageError if it is not clear whose."""
     sources = [name for name in files if Path(name).suffix in SOURCES]
     if len(sources) < 2:
         return [(name, ()) for name in files]

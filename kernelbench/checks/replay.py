@@ -42,54 +42,31 @@ SCHEDULE_SCHEMA: Literal["kernelbench.schedule/1"] = "kernelbench.schedule/1"
 
 @dataclass(frozen=True)
 class ScheduleFile:
-    """One schedule of a step.
-
-    Attributes:
-        identity: What it shows: a finding's identity, or ``wrong`` for wrong values.
-        text: The same in a line.
-        source_sha: Of the step's sources; a changed step has other schedules.
-        seed: The check's, of which that of the inputs is derived.
-        index: Which schedule of the check it was; ``calls``: which call of its sequence, or empty.
-        other_shape: The second shape of a sequence; empty if there was none.
-        decisions: Launch, cluster, who, number and value of each one that is not the usual one;
-            None: the seed draws all of them.
-        made: Decisions of the schedule that the check ran; kept: those that were not usual.
-    """
+    """One schedule of a step."""
 
     schema: Literal["kernelbench.schedule/1"]
     step: str
     shape: str
     inputs: str
     sms: int
-    identity: str
-    text: str
-    source_sha: str
-    seed: int
-    index: int
-    calls: str
-    other_shape: str
+    identity: str  #: What it shows: a finding's identity, or ``wrong`` for wrong values.
+    text: str  #: The same in a line.
+    source_sha: str  #: Of the step's sources; a changed step has other schedules.
+    seed: int  #: The check's, of which that of the inputs is derived.
+    index: int  #: Which schedule of the check it was.
+    calls: str  #: Which call of its sequence, or empty.
+    other_shape: str  #: The second shape of a sequence; empty if there was none.
     mma_rounding: Rounding
     max_findings: int
+    #: Launch, cluster, who, number and value of each one that is not the usual one; None: the seed
+    #: draws all of them.
     decisions: tuple[Decision, ...] | None
-    made: int
-    kept: int
-
-
-def write_schedule(path: Path, file: ScheduleFile) -> None:
-    """Write it, whole or not at all.
-
-    Raises:
-        EnvironmentProblem: If it cannot be written.
-    """
-    write_json(path, file)
+    made: int  #: Decisions of the schedule that the check ran.
+    kept: int  #: Those that were not usual.
 
 
 def read_schedule(path: Path) -> ScheduleFile:
-    """Read it.
-
-    Raises:
-        RecordError: If the file is no schedule, with the field.
-    """
+    """Read it; RecordError, with the field, if the file is no schedule."""
     return read_document(path, ScheduleFile, SCHEDULE_SCHEMA, "schedule of check --minimize")
 
 
@@ -101,16 +78,12 @@ FEWEST_S = 60.0
 
 @dataclass(frozen=True)
 class Shortened:
-    """What came of making a schedule shorter.
-
-    Attributes:
-        path: The file; None if there is none, and then ``why`` says why.
-    """
+    """What came of making a schedule shorter."""
 
     step: str
     shape: str
     identity: str
-    path: Path | None
+    path: Path | None  #: The file; None if there is none, and then ``why`` says why.
     file: ScheduleFile | None
     trials: int
     why: str = ""
@@ -220,38 +193,28 @@ def _shorten(
     if not _looked(run, file, Look(), timeout_s).shown:
         return without("it was not seen again in a process of its own")
     path = folder / f"{run.step.name}-{file.shape.replace('/', '_')}-{file.identity}.json"
-    write_schedule(path, file)
+    write_json(path, file)
     return Shortened(file.step, file.shape, file.identity, path, file, trials)
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """A schedule that was run again.
-
-    Attributes:
-        runs: What came of each time; shown: how often it showed the file's identity.
-        state: Of the last time, at the finding; empty if it was not asked for, or not made.
-    """
+    """A schedule that was run again."""
 
     file: ScheduleFile
-    runs: tuple[ScheduleRun, ...]
-    shown: int
+    runs: tuple[ScheduleRun, ...]  #: What came of each time.
+    shown: int  #: How often it showed the file's identity.
+    #: Of the last time, at the finding; empty if it was not asked for, or not made.
     state: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Look:
-    """What to see of a schedule beside its findings.
+    """What to see of a schedule beside its findings."""
 
-    Attributes:
-        trace: File for its trace; None for none.
-        state: Whether to tell the state at the finding.
-        times: How often to run it.
-    """
-
-    trace: Path | None = None
-    state: bool = False
-    times: int = 1
+    trace: Path | None = None  #: File for its trace; None for none.
+    state: bool = False  #: Whether to tell the state at the finding.
+    times: int = 1  #: How often to run it.
 
 
 def replay_file(path: Path, look: Look, timeout_s: float, on_progress: OnProgress) -> Replayed:
@@ -322,7 +285,9 @@ def planned_file(path: Path) -> tuple[ScheduleFile, StepRun]:
 
 
 def _looked(run: StepRun, file: ScheduleFile, look: Look, timeout_s: float) -> Replayed:
-    messages = [*_runs(run, file, timeout_s, look)]
+    # In a process of its own each time, where calls before belong to it.
+    processes = range(look.times if file.calls else 1)
+    messages = [each for _ in processes for each in _messages(run, file, timeout_s, look)]
     runs = tuple(each for each in messages if isinstance(each, ScheduleRun))
     state = [each.lines for each in messages if isinstance(each, StateTold)]
     shown = sum(_shows(file, each) for each in runs)
@@ -333,12 +298,6 @@ def _shows(file: ScheduleFile, run: ScheduleRun) -> bool:
     return any(finding.identity == file.identity for finding in run.report.findings)
 
 
-def _runs(run: StepRun, file: ScheduleFile, timeout_s: float, look: Look) -> Iterator[Message]:
-    """What comes of running it; in a process of its own where calls before belong to it."""
-    for _ in range(look.times if file.calls else 1):
-        yield from _messages(run, file, timeout_s, look)
-
-
 def _messages(
     run: StepRun, file: ScheduleFile, timeout_s: float, look: Look, fewest_s: float = 0.0
 ) -> Iterator[Message]:
@@ -346,7 +305,10 @@ def _messages(
         messages = launcher.run(job_of(run, file, timeout_s, look, counters, fewest_s))
         with contextlib.closing(messages):  # type: ignore[type-var]
             for message in messages:
-                _raise_failure(message)
+                if isinstance(message, StepNotLoaded):
+                    raise UsageError(message.reason)
+                if isinstance(message, JobFailed):
+                    raise message.as_error()
                 if not isinstance(message, PhaseBegins):
                     yield message
         ending = launcher.ending
@@ -383,13 +345,6 @@ def job_of(
         trace=str(look.trace.resolve()) if look.trace else "",
         state=look.state,
     )
-
-
-def _raise_failure(message: Message) -> None:
-    if isinstance(message, StepNotLoaded):
-        raise UsageError(message.reason)
-    if isinstance(message, JobFailed):
-        raise message.as_error()
 
 
 def _check_job(run: StepRun, file: ScheduleFile, timeout_s: float, counters: str) -> CheckJob:

@@ -117,13 +117,9 @@ def report_of(
 
 @dataclass(frozen=True)
 class LastCheck:
-    """The newest check of a step.
+    """The newest check of a step."""
 
-    Attributes:
-        run: Identifier of the record.
-    """
-
-    run: str
+    run: str  #: Identifier of the record.
     created: str
     checked: StepCheck
 
@@ -148,37 +144,21 @@ def _counted(number: int, noun: str) -> str:
 
 
 def save_check(folder: Path, report: CheckReport) -> Path:
-    """Write the record of a check below a results folder.
-
-    Returns:
-        The record's path.
-
-    Raises:
-        EnvironmentProblem: If it cannot be written.
-    """
+    """Write a check's record below a results folder; its path, or EnvironmentProblem."""
     path = folder / device_slug(report.device) / "checks" / f"{report.id}{RUN_SUFFIX}"
     write_gzip(path, row_lines(schema.encode(report), "steps"))
     return path
 
 
 def read_check(path: Path) -> CheckReport:
-    """A record of a check, or what ``check --json`` wrote.
-
-    Raises:
-        RecordError: If it is none, with the field.
-    """
+    """A check's record, saved or from ``check --json``; RecordError, with the field."""
     return read_document(path, CheckReport, CHECK_SCHEMA, "record of a check")
 
 
 def last_checks(
     folder: Path, steps: Collection[str] | None = None
 ) -> tuple[dict[str, LastCheck], list[str]]:
-    """The newest complete check of each step, and a line for each unreadable record.
-
-    Args:
-        folder: The results folder.
-        steps: Only these; reading ends when all are found.
-    """
+    """The newest complete check of each step (of ``steps``); a line for each unreadable record."""
     found: dict[str, LastCheck] = {}
     broken: list[str] = []
     paths = folder.glob(f"*/checks/*{RUN_SUFFIX}")

@@ -80,11 +80,7 @@ class View(console.Watching):
         self._print(label, " · ".join([*parts, f"seed {request.seed}"]))
 
     def results(self, steps: Sequence[StepCheck], unmatched: Sequence[str] = ()) -> None:
-        """The table, then findings and branches step by step, then the conclusion.
-
-        Args:
-            unmatched: What the command allows and no step has.
-        """
+        """The table, findings and branches by step, what ``--allow`` missed, the conclusion."""
         rows = [row for step in steps for row in step.rows]
         if not rows:
             return

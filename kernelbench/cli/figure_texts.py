@@ -18,15 +18,10 @@ _METHODS = {kind.method: "" for kind in METRICS.values()} | {
 
 @dataclass(frozen=True)
 class TimeUnit:
-    """The one unit of all times in a table; it stands in the headings.
+    """The one unit of all times in a table; it stands in the headings."""
 
-    Attributes:
-        name: ``µs``, ``ms`` or ``s``.
-        us: How many microseconds it is.
-    """
-
-    name: str
-    us: float
+    name: str  #: ``µs``, ``ms`` or ``s``.
+    us: float  #: How many microseconds it is.
 
     def text(self, us: float | None) -> str:
         """A time with two decimals; ``–`` if there is none."""

@@ -28,11 +28,7 @@ R = TypeVar("R")
 
 
 class Seconds(click.ParamType[float]):
-    """A duration in seconds: ``90``, ``90s``, ``1.5m`` or ``1h``.
-
-    Args:
-        minimum: The least that makes sense.
-    """
+    """A duration of at least ``minimum`` seconds: ``90``, ``90s``, ``1.5m`` or ``1h``."""
 
     name = "seconds"
 
@@ -400,11 +396,7 @@ def showing_partial(kind: type[R], show: Callable[[R], object]) -> Iterator[None
 
 
 def output_file(path: str) -> str:
-    """The path, unless no output could be written there: said before hours of measuring.
-
-    Raises:
-        UsageError: If its folder does not exist or cannot be written.
-    """
+    """The path; UsageError if no output could be written there, before hours of measuring."""
     from kernelbench.base.files import is_writable_folder
 
     file = Path(path).expanduser().resolve()
@@ -416,12 +408,7 @@ def output_file(path: str) -> str:
 
 
 def drawing_file(path: str) -> str:
-    """The path, unless no drawing could be made there.
-
-    Raises:
-        UsageError: For a file that cannot be written or is of another kind.
-        EnvironmentProblem: If matplotlib is missing.
-    """
+    """The path; UsageError or, without matplotlib, EnvironmentProblem if it cannot be drawn to."""
     from kernelbench.report import drawing
 
     drawing.require_drawable(output_file(path))

@@ -58,11 +58,7 @@ class Kept:
 
 
 def refuse_others(*taken: str) -> None:
-    """Refuse options that only a run or a comparison on this machine has.
-
-    Raises:
-        UsageError: Naming the first one.
-    """
+    """Refuse, with UsageError, options that only a run or comparison on this machine has."""
     context = click.get_current_context()
     for each in context.command.params:
         name = each.name or ""

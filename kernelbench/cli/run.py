@@ -317,11 +317,7 @@ def command(
 
 
 def _exit_code(record: RunRecord, fail_on: tuple[str, ...]) -> int:
-    """What a script is told of a finished run.
-
-    Raises:
-        KernelbenchError: If something else than a step is at fault.
-    """
+    """What a script is told of a finished run; raises if something else than a step is at fault."""
     for blamed in ("harness", "problem", "reference", "machine"):
         for row in record.unjudged:
             if row.status == blamed:

@@ -12,7 +12,7 @@ import click
 
 from kernelbench.base import console
 from kernelbench.base.errors import UsageError
-from kernelbench.base.table import Row
+from kernelbench.base.table import Row, markdown
 from kernelbench.cli import options
 from kernelbench.cli.figure_texts import TimeUnit, error_text, unit_for, unit_of
 from kernelbench.problems.task_folder import task_context
@@ -143,12 +143,13 @@ def _show_rows(found: Sequence[Saved], form: str) -> None:
         sorted(found, key=lambda row: row.run.device), key=lambda row: row.run.device
     ):
         of_device = list(group)
+        results = [row.result for row in of_device]
+        unit, metrics = _unit(results), shown(results)
+        rows = [_saved_row(row, unit, metrics) for row in of_device]
         if form == "markdown":
-            click.echo(tables.rows_markdown(of_device))
+            click.echo("\n".join([f"# {device}", "", *markdown(rows), ""]))
         else:
-            results = [row.result for row in of_device]
-            unit, metrics = _unit(results), shown(results)
-            _table(device, [_saved_row(row, unit, metrics) for row in of_device], unit)
+            _table(device, rows, unit)
 
 
 def _show_figures(figures: Mapping[str, Sequence[TableRow]], form: str) -> None:

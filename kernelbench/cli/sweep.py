@@ -71,11 +71,7 @@ def command(file: str, dry_run: bool, json: options.RecordOutput, **asked: Any) 
 
 
 def arguments_of(name: str, given: Mapping[str, Any]) -> Sequence[str]:
-    """The arguments of a command for options by name, as its own parser takes them.
-
-    Raises:
-        OptionFault: For an option that the command has not, or a value that it does not take.
-    """
+    """A command's arguments for options by name; OptionFault for an option or value it refuses."""
     found: click.Command = importlib.import_module(f"kernelbench.cli.{name}").command
     known: dict[str, tuple[click.Option, str]] = {}
     for option in found.params:

@@ -19,18 +19,13 @@ from kernelbench.runs.runner import StepRun
 
 @dataclass(frozen=True)
 class Subject:
-    """What a tool is to look at.
-
-    Attributes:
-        seed: As given, or drawn anew.
-        timeout: Seconds for each run of a tool.
-    """
+    """What a tool is to look at."""
 
     step: str
     shape: str | None
     device: int
-    seed: int
-    timeout: float
+    seed: int  #: As given, or drawn anew.
+    timeout: float  #: Seconds for each run of a tool.
 
     def plan(self, *, small: bool) -> StepRun:
         """The step with its shape; see :func:`kernelbench.inspection.gpu_tool.plan_one`."""
@@ -40,11 +35,7 @@ class Subject:
 
 
 def subject_options(default_shape: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add the options of :class:`Subject` and pass them on as one argument, ``subject``.
-
-    Args:
-        default_shape: What stands for ``--shape``, for its help.
-    """
+    """Add the options of :class:`Subject`, passed as ``subject``; ``default_shape`` is for help."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)

@@ -40,14 +40,7 @@ from kernelbench.worker.worker_handle import WorkerHandle
 
 @dataclass
 class Collector:
-    """Runs calibration jobs for one step and shape and keeps all that they report.
-
-    Attributes:
-        a_a, planted, sequential: What the three series gave.
-        failure: What ended them early, if something did.
-        raw: Every block of every attempt, in order, for the samples file.
-        attempts: One line per worker: series, session, seed, how it ended.
-    """
+    """Runs calibration jobs for one step and shape and keeps all that they report."""
 
     launcher: Launcher
     step: Step
@@ -60,11 +53,14 @@ class Collector:
     call_limit_s: float
     on_progress: Callable[[str], None] = lambda _text: None
     environment: Environment | None = None
+    #: ``a_a``, ``planted``, ``sequential``: What the three series gave.
     a_a: list[AASample] = field(default_factory=list)
     planted: list[PlantedSample] = field(default_factory=list)
     sequential: list[tuple[Floats, Floats]] = field(default_factory=list)
-    failure: BaseException | None = None
+    failure: BaseException | None = None  #: What ended them early, if something did.
+    #: Every block of every attempt, in order, for the samples file.
     raw: list[dict[str, Any]] = field(default_factory=list)
+    #: One line per worker: series, session, seed, how it ended.
     attempts: list[dict[str, Any]] = field(default_factory=list)
 
     def measure_a_a(self, sessions: int, per_session: int) -> None:

@@ -34,21 +34,12 @@ from kernelbench.worker.launcher import Launcher
 
 @dataclass(frozen=True)
 class CalibrationSize:
-    """How much is measured; with less than by default the evidence is called partial.
+    """How much is measured: less than by default is partial evidence, too little a UsageError."""
 
-    Attributes:
-        aa: A/A comparisons, spread over ``sessions`` fresh processes.
-        planted: Trials of each planted slowdown.
-        sequential: Pairs measured A…A B…B, the negative control.
-
-    Raises:
-        UsageError: If one of them is too small.
-    """
-
-    aa: int = 200
+    aa: int = 200  #: A/A comparisons, spread over ``sessions`` fresh processes.
     sessions: int = 40
-    planted: int = 40
-    sequential: int = 200
+    planted: int = 40  #: Trials of each planted slowdown.
+    sequential: int = 200  #: Pairs measured A…A B…B, the negative control.
 
     def __post_init__(self) -> None:
         at_least("aa", self.aa, 20)

@@ -89,11 +89,7 @@ def prepared_together(target: Target) -> int:
 
 @dataclass
 class Comparer:
-    """Collects interleaved samples of two arms; a context manager, since sessions take time to end.
-
-    Attributes:
-        environment: The machine, as the first worker found it.
-    """
+    """Collects interleaved samples of two arms; a context manager: sessions take time to end."""
 
     launcher: Launcher
     base: Step
@@ -105,7 +101,7 @@ class Comparer:
     seed: int
     call_limit_s: float
     on_progress: Callable[[str], None] = lambda _text: None
-    environment: Environment | None = None
+    environment: Environment | None = None  #: The machine, as the first worker found it.
     _ending: list[WorkerHandle] = field(default_factory=list, init=False)
 
     def __enter__(self) -> Comparer:
@@ -142,11 +138,7 @@ class Comparer:
                     raise ArmFailure(f"{step.name} on shape {shape.name} is wrong: {fault}", arm)
 
     def _sessions(self, collected: SessionSamples, group: range, of: int) -> None:
-        """Prepare some sessions side by side, each in a process of its own, and time them in turn.
-
-        Raises:
-            _NotPrepared: If the machine gave way to several of them, before any was timed.
-        """
+        """Prepare sessions side by side, each in a process of its own, and time them in turn."""
         began = time.monotonic()
         self.close()
         running: list[WorkerHandle] = []
@@ -292,23 +284,14 @@ def impossible(collected: SessionSamples, arm: ArmName, device: str, timing: Tim
 
 @dataclass(frozen=True)
 class VerdictRules:
-    """How samples are judged.
+    """How samples are judged."""
 
-    Attributes:
-        results: Folder of the device's calibrations.
-        timing: How the samples were timed.
-        alpha: Level of the tests.
-        margin: Change below which nobody cares, as a fraction.
-        seed: Of the permutations.
-        device: Name of the GPU or CPU.
-    """
-
-    results: Path
-    timing: Timing
-    alpha: float
-    margin: float
-    seed: int
-    device: str = ""
+    results: Path  #: Folder of the device's calibrations.
+    timing: Timing  #: How the samples were timed.
+    alpha: float  #: Level of the tests.
+    margin: float  #: Change below which nobody cares, as a fraction.
+    seed: int  #: Of the permutations.
+    device: str = ""  #: Name of the GPU or CPU.
 
 
 def estimate(collected: SessionSamples, metric: str, rules: VerdictRules) -> Estimate:

@@ -18,34 +18,26 @@ RowStatus = Literal[
 
 @dataclass(frozen=True)
 class GateRow:
-    """One comparison of the gate.
-
-    Attributes:
-        base, current, best: Medians in microseconds; None where there is none.
-        delta: Change against the predecessor as a fraction, positive is slower; ``delta_best``:
-            against the best.
-        margin: Largest change that passes; ``margin_best``: the same against the best.
-        reason: What decided, in one line; empty where nothing needs saying.
-        beyond_margin: Whether an ambiguous row's best estimate is a loss beyond the margin: too
-            little is known to call it a regression, and too much to let it pass. Of stored tables a
-            gain, too: noise that makes one hides a loss.
-        next_step: What to do about it; may be empty.
-    """
+    """One comparison of the gate."""
 
     step: str
     shape: str
     inputs: str
     metric: str
     status: RowStatus
-    reason: str = ""
+    reason: str = ""  #: What decided, in one line; empty where nothing needs saying.
+    #: ``base``, ``current``, ``best``: Medians in microseconds; None where there is none.
     base: float | None = None
     current: float | None = None
     best: float | None = None
-    delta: float | None = None
-    delta_best: float | None = None
-    margin: float | None = None
-    margin_best: float | None = None
-    next_step: str = ""
+    delta: float | None = None  #: Change against the predecessor as a fraction, positive is slower.
+    delta_best: float | None = None  #: Against the best.
+    margin: float | None = None  #: Largest change that passes.
+    margin_best: float | None = None  #: The same against the best.
+    next_step: str = ""  #: What to do about it; may be empty.
+    #: Whether an ambiguous row's best estimate is a loss beyond the margin: too little is known to
+    #: call it a regression, and too much to let it pass. Of stored tables a gain, too: noise that
+    #: makes one hides a loss.
     beyond_margin: bool = False
 
     @property
@@ -57,20 +49,15 @@ class GateRow:
 
 @dataclass(frozen=True)
 class GateReport:
-    """What the gate found.
+    """What the gate found."""
 
-    Attributes:
-        form: ``tables`` of stored medians, or ``live`` interleaved comparisons.
-        margin_note: Where the margins come from, in one line.
-        notes: What limits the comparison.
-        fail_on: Statuses of rows that fail the gate beside those that always do.
-    """
-
+    #: ``tables`` of stored medians, or ``live`` interleaved comparisons.
     form: Literal["tables", "live"]
     device: str
     rows: tuple[GateRow, ...]
-    margin_note: str
-    notes: tuple[str, ...] = ()
+    margin_note: str  #: Where the margins come from, in one line.
+    notes: tuple[str, ...] = ()  #: What limits the comparison.
+    #: Statuses of rows that fail the gate beside those that always do.
     fail_on: tuple[RowStatus, ...] = ()
 
     def with_status(self, *statuses: RowStatus) -> tuple[GateRow, ...]:
@@ -145,26 +132,19 @@ _WORDS: dict[RowStatus, str] = {
 
 @dataclass(frozen=True)
 class LiveRow:
-    """A live comparison.
-
-    Attributes:
-        against_predecessor: Verdict of the current code against that of the baseline.
-        against_best: Verdict against the best step or revision, if another.
-        confirmed: Whether a fresh run repeated what is SLOWER; ``again``: what that run estimated.
-        failure: Why the current code is not correct, if it is not; ``missing``: why it could not be
-            compared, if it could not; ``same_code``: the predecessor is the same code and was not
-            timed. Each makes the verdicts optional.
-    """
+    """A live comparison."""
 
     step: str
     shape: str
     metric: str
+    #: Verdict of the current code against that of the baseline.
     against_predecessor: Verdict | None = None
-    against_best: Verdict | None = None
-    confirmed: bool = False
-    again: Estimate | None = None
-    failure: str = ""
-    missing: str = ""
+    against_best: Verdict | None = None  #: Verdict against the best step or revision, if another.
+    confirmed: bool = False  #: Whether a fresh run repeated what is SLOWER.
+    again: Estimate | None = None  #: What that run estimated.
+    failure: str = ""  #: Why the current code is not correct, if it is not.
+    missing: str = ""  #: Why it could not be compared, if it could not.
+    #: The predecessor is the same code and was not timed. Each makes the verdicts optional.
     same_code: bool = False
 
 

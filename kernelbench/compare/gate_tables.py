@@ -45,15 +45,11 @@ GATE_ALPHA = 0.01
 
 @dataclass(frozen=True)
 class Best:
-    """The least median ever measured, in microseconds, among ``runs`` comparable runs.
-
-    Attributes:
-        stats: The series that it is of.
-    """
+    """The least median ever measured, in microseconds, among ``runs`` comparable runs."""
 
     median_us: float
     runs: int = 1
-    stats: Summary | None = field(default=None, compare=False)
+    stats: Summary | None = field(default=None, compare=False)  #: The series that it is of.
 
 
 def expected_maximum(count: int) -> float:
@@ -386,11 +382,7 @@ def differences(first: RunRecord, second: RunRecord) -> list[str]:
 
 
 def require_comparable(baseline: RunRecord, current: RunRecord) -> None:
-    """Refuse tables of different devices, executors, protocols or software, and unusable baselines.
-
-    Raises:
-        RecordError: Naming what differs, or what is wrong with the baseline.
-    """
+    """RecordError if device, executor, protocol or software differ, or the baseline is unusable."""
     found = differences(baseline, current)
     before = {row_key(row): row.executor for row in baseline.results}
     for row in current.results:

@@ -176,11 +176,7 @@ BEST_SCHEMA = "kernelbench.best/1"
 
 
 def kept_best(folder: Path, device: str) -> tuple[str, str] | None:
-    """The commit that is kept for a device, and since when; None if none is.
-
-    Raises:
-        RecordError: If the file is not of this version.
-    """
+    """The commit kept for a device, and since when, or None; RecordError for another version."""
     path = _path(folder, device)
     if not path.is_file():
         return None

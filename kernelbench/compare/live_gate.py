@@ -41,20 +41,16 @@ class _Pair:
 
 @dataclass
 class LiveGate:
-    """Compares plans of the current revision with one or two others.
-
-    Attributes:
-        rules: How samples are judged; the device is known once something was measured.
-        confirmations: One line per SLOWER that was measured again.
-    """
+    """Compares plans of the current revision with one or two others."""
 
     context: Context
     launcher: Launcher
-    rules: VerdictRules
+    rules: VerdictRules  #: How samples are judged; the device is known once something was measured.
     sessions: int
     metric: Metric
     call_limit_s: float
     on_progress: Callable[[str], None] = lambda _text: None
+    #: One line per SLOWER that was measured again.
     confirmations: list[str] = field(default_factory=list, init=False)
 
     def run(

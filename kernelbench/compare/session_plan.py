@@ -21,23 +21,15 @@ from kernelbench.worker.jobs import Timing
 
 @dataclass(frozen=True)
 class SessionPlan:
-    """What a comparison needs to find a change, planned before anything is measured.
+    """What a comparison needs to find a change, planned before anything is measured."""
 
-    Attributes:
-        sessions: Fresh processes per shape.
-        power: What they reach, at least what was asked for.
-        detect: The change that is found, as a fraction of the base's time.
-        margin: The margin that it has to exceed: the one asked for, or three session SDs.
-        seconds: How long it takes, from comparisons of this device; None if there was none.
-        source: The calibration that it rests on.
-    """
-
-    sessions: int
-    power: float
-    detect: float
-    margin: float
+    sessions: int  #: Fresh processes per shape.
+    power: float  #: What they reach, at least what was asked for.
+    detect: float  #: The change that is found, as a fraction of the base's time.
+    margin: float  #: The margin that it has to exceed: the one asked for, or three session SDs.
+    #: How long it takes, from comparisons of this device; None if there was none.
     seconds: float | None
-    source: str
+    source: str  #: The calibration that it rests on.
 
 
 def plan_sessions(

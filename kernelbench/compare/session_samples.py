@@ -52,11 +52,7 @@ class SessionSamples:
 
 
 def block_samples(blocks: Sequence[TimedBlock], where: str) -> BlockSamples:
-    """The arrays of one session's blocks; an incomplete last block is left out.
-
-    Raises:
-        EnvironmentProblem: If fewer than two blocks are complete (a CPU's time budget).
-    """
+    """The arrays of one session's whole blocks; EnvironmentProblem if they are fewer than two."""
     samples = samples_of((block.arm, block.values, bool(block.throttle)) for block in blocks)
     if samples is None:
         raise EnvironmentProblem(

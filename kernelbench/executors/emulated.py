@@ -41,19 +41,14 @@ _GRACE_S = 10.0
 
 @dataclass(frozen=True)
 class OpenedStep:
-    """A step that is loaded for the emulator.
+    """A step that is loaded for the emulator."""
 
-    Attributes:
-        kernel: Its callable on its problem's data; it raises ``KernelFault``, and what was found
-            is the runtime's to say.
-        symbols: What names the places of findings.
-        library: Of a step that has one, its own.
-    """
-
+    #: Its callable on its problem's data; it raises ``KernelFault``, and what was found is the
+    #: runtime's to say.
     kernel: Kernel
     runtime: Runtime
-    symbols: Symbols
-    library: ctypes.CDLL | None = None
+    symbols: Symbols  #: What names the places of findings.
+    library: ctypes.CDLL | None = None  #: Of a step that has one, its own.
 
 
 class EmulatedKernel:
@@ -75,11 +70,7 @@ class EmulatedKernel:
         self._seconds: list[float] = []
 
     def __call__(self, data: Any) -> Any:
-        """Call the step.
-
-        Raises:
-            KernelFault: If the emulator found something, with its report.
-        """
+        """Call the step; KernelFault, with its report, if the emulator found something."""
         from kernelbench.emulator import findings
 
         self._runtime.configure(self._emulation, limit_s=self._limit_s)
@@ -110,17 +101,14 @@ class EmulatedKernel:
 
 @dataclass(frozen=True)
 class EmulatorExecutor(LibraryExecutor):
-    """See :class:`kernelbench.executors.executor.Executor`. For correctness, never timed.
-
-    Attributes:
-        recording: Whether steps are built so that primitives, loads and stores can be recorded.
-    """
+    """See :class:`kernelbench.executors.executor.Executor`. For correctness, never timed."""
 
     name: str = "emulator"
     letter: str = "E"
     meaning: str = "the emulator"
     timed: bool = False
     device_timed: bool = False
+    #: Whether steps are built so that primitives, loads and stores can be recorded.
     recording: bool = False
 
     def refusal(self, step: Step) -> str:
@@ -173,11 +161,7 @@ class EmulatorExecutor(LibraryExecutor):
         return self.prepare_step(step, check=False)
 
     def prepare_runtime(self, step: Step) -> None:
-        """Build the emulator itself, so that workers find it in the cache.
-
-        Raises:
-            EnvironmentProblem: Without torch, which workers import: nothing is built then.
-        """
+        """Build the emulator, so that workers find it; EnvironmentProblem without their torch."""
         from kernelbench.emulator.runtime import runtime_library
 
         require_torch("running steps")

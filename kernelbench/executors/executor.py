@@ -91,18 +91,12 @@ class Executor(Protocol):
 
 @dataclass(frozen=True)
 class Target:
-    """An executor and where it runs.
-
-    Attributes:
-        device: ``cuda:N`` or ``cpu``.
-        gpu: That GPU; None on a CPU.
-        emulation: What is emulated; None where nothing is.
-    """
+    """An executor and where it runs."""
 
     executor: Executor
-    device: str
-    gpu: GpuInfo | None
-    emulation: Emulation | None = None
+    device: str  #: ``cuda:N`` or ``cpu``.
+    gpu: GpuInfo | None  #: That GPU; None on a CPU.
+    emulation: Emulation | None = None  #: What is emulated; None where nothing is.
 
     @property
     def timed(self) -> bool:

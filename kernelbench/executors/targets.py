@@ -44,12 +44,7 @@ Availability = tuple[str, bool, str]
 
 @functools.cache
 def executors() -> tuple[Executor, ...]:
-    """Every executor, in the order in which ``auto`` chooses.
-
-    Raises:
-        EnvironmentProblem: If an installed one cannot be loaded, lacks an attribute or takes the
-            name of another.
-    """
+    """Every executor, in the order of ``auto``; EnvironmentProblem for a broken one."""
     found: list[Executor] = [GPU, SOFT_GPU, EMULATOR, TORCH]
     for point in entry_points_of(GROUP):
         found.append(_installed(point, found))
@@ -91,11 +86,7 @@ def never_timed(name: str) -> bool:
 
 
 def executors_for(step: Step, device: int = 0) -> list[Availability]:
-    """Each executor with whether it can run ``step`` here, and why (not), in one line.
-
-    Args:
-        device: CUDA ordinal that executors on a GPU would use.
-    """
+    """Each executor with whether it can run ``step`` here (on GPU ``device``), and why (not)."""
     if step.status == "planned":
         return [(executor.name, False, "planned: no kernel yet") for executor in executors()]
     found: list[Availability] = []

@@ -46,12 +46,7 @@ def choose_steps(
 
 
 def select_kernels(steps: Sequence[Step]) -> tuple[list[Step], list[str]]:
-    """The steps that have compiled code, and for each of the others a line.
-
-    Raises:
-        PlannedStepError: If none has, because they are planned.
-        UsageError: If none has.
-    """
+    """The steps with compiled code, and a line for each other; errors as :func:`choose_steps`."""
     return choose_steps(
         steps, _has_kernels, lambda step: f"{step.in_words}: there is no code of its own to inspect"
     )

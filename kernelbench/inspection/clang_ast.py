@@ -33,15 +33,11 @@ _OPERATORS = {
 
 @dataclass(frozen=True)
 class StepTree:
-    """A step's syntax tree.
+    """A step's syntax tree."""
 
-    Attributes:
-        unit: ``clang.cindex.TranslationUnit``.
-        files: The files that count, by the name that clang gives them: those of the step, its
-            bases and its building blocks.
-    """
-
-    unit: Any
+    unit: Any  #: ``clang.cindex.TranslationUnit``.
+    #: The files that count, by the name that clang gives them: those of the step, its bases and its
+    #: building blocks.
     files: dict[str, Path]
     _texts: dict[str, bytes] = field(default_factory=dict)
 
@@ -63,11 +59,7 @@ class StepTree:
 
 
 def cindex() -> Any:
-    """The module ``clang.cindex`` with its library loaded.
-
-    Raises:
-        EnvironmentProblem: If it is not installed, or too old.
-    """
+    """The module ``clang.cindex`` with its library; EnvironmentProblem if missing or too old."""
     hint = "`pip install libclang`, 17 or newer"
     try:
         from clang import cindex as module
@@ -89,12 +81,7 @@ def operator_of(cursor: Any) -> str:
 
 
 def parse_unit(step: Step) -> StepTree:
-    """Parse a compiled step.
-
-    Raises:
-        UsageError: If its entry is missing.
-        EnvironmentProblem: If libclang or a C++ compiler is missing, or clang cannot read the step.
-    """
+    """Parse a compiled step; UsageError without its entry, EnvironmentProblem if clang cannot."""
     module = cindex()
     entry = overlay.entry_of(step)
     common = compiled.common_folder(step)

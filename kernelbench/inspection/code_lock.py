@@ -76,16 +76,11 @@ class LockedKernel:
 
 @dataclass(frozen=True)
 class LockedStep:
-    """One step for one GPU.
+    """One step for one GPU."""
 
-    Attributes:
-        sources: Hash of the step's files, those of its base included.
-        kernels: By mangled name.
-        keys: :func:`build_key` by build (:data:`NATIVE`, :data:`SOFT`), of those without complaint.
-    """
-
-    sources: str
-    kernels: dict[str, LockedKernel]
+    sources: str  #: Hash of the step's files, those of its base included.
+    kernels: dict[str, LockedKernel]  #: By mangled name.
+    #: :func:`build_key` by build (:data:`NATIVE`, :data:`SOFT`), of those without complaint.
     keys: dict[str, str] = field(default_factory=dict)
 
 
@@ -94,16 +89,11 @@ Lock = Mapping[LockKey, LockedStep]
 
 @dataclass(frozen=True)
 class Move:
-    """A step whose code is not as recorded.
-
-    Attributes:
-        own: Whether its own sources changed too.
-        what: What is different, in one line.
-    """
+    """A step whose code is not as recorded."""
 
     key: LockKey
-    own: bool
-    what: str
+    own: bool  #: Whether its own sources changed too.
+    what: str  #: What is different, in one line.
 
     def __str__(self) -> str:
         return f"{self.key}: {self.what}"
@@ -219,11 +209,7 @@ def sources_hash(step: Step) -> str:
 
 
 def compare_locks(recorded: Lock, current: Lock) -> list[Move]:
-    """What differs between the lock and the steps as they are, for one version of nvcc.
-
-    Args:
-        recorded: Of that version only, like ``current``.
-    """
+    """What differs between the lock and the steps as they are, both for one version of nvcc."""
     moves = []
     for key in sorted({*recorded, *current}):
         old, new = recorded.get(key), current.get(key)
@@ -258,11 +244,7 @@ def _difference(symbol: str, old: LockedStep, new: LockedStep) -> str:
 
 
 def read_lock(path: Path) -> dict[LockKey, LockedStep]:
-    """The lock in a file; empty if there is none.
-
-    Raises:
-        RecordError: If it cannot be read or is malformed, with the field.
-    """
+    """The lock in a file, empty if there is none; RecordError, with the field, if malformed."""
     if not path.is_file():
         return {}
     try:

@@ -53,26 +53,18 @@ SHARED_DATA = "(data)"
 
 @dataclass(frozen=True)
 class Function:
-    """A kernel, or a function that one calls.
+    """A kernel, or a function that one calls."""
 
-    Attributes:
-        symbol: The mangled name.
-        kernel: Whether it can be launched.
-        registers: Per thread; 0 for a function that is called, which counts with its kernel.
-        barriers: Named barriers, barrier 0 included.
-        shared_bytes: Static shared memory.
-        code_bytes: Size of its section of code; 0 if it is part of another's.
-    """
-
-    symbol: str
-    kernel: bool
+    symbol: str  #: The mangled name.
+    kernel: bool  #: Whether it can be launched.
+    #: Per thread; 0 for a function that is called, which counts with its kernel.
     registers: int = 0
-    barriers: int = 0
+    barriers: int = 0  #: Named barriers, barrier 0 included.
     stack_bytes: int = 0
     spill_store_bytes: int = 0
     spill_load_bytes: int = 0
-    shared_bytes: int = 0
-    code_bytes: int = 0
+    shared_bytes: int = 0  #: Static shared memory.
+    code_bytes: int = 0  #: Size of its section of code; 0 if it is part of another's.
 
     @property
     def spills(self) -> bool:
@@ -82,20 +74,14 @@ class Function:
 
 @dataclass(frozen=True)
 class Cubin:
-    """One step's device code for one GPU.
+    """One step's device code for one GPU."""
 
-    Attributes:
-        path: The file, in the cache.
-        functions: Kernels first.
-        warnings: What nvcc and ptxas warned of, a line each.
-        hashes: SHA-256 of each kernel's code with the literals that it reads, by symbol.
-        bounds: The most threads that a kernel may be launched with, by symbol, where it says so.
-    """
-
-    path: Path
-    functions: tuple[Function, ...]
-    warnings: tuple[str, ...]
+    path: Path  #: The file, in the cache.
+    functions: tuple[Function, ...]  #: Kernels first.
+    warnings: tuple[str, ...]  #: What nvcc and ptxas warned of, a line each.
+    #: SHA-256 of each kernel's code with the literals that it reads, by symbol.
     hashes: Mapping[str, str] = field(default_factory=dict)
+    #: The most threads that a kernel may be launched with, by symbol, where it says so.
     bounds: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -125,11 +111,7 @@ def compile_cubin(step: Step, *, soft: bool = False, arch: str = "") -> Cubin:
 
 
 def read_cubin(path: Path, log: str) -> Cubin:
-    """A cubin, with what ``ptxas -v`` said when it made it.
-
-    Raises:
-        EnvironmentProblem: If the file is none, or there is nothing to read it with.
-    """
+    """A cubin, with what ``ptxas -v`` said of it; EnvironmentProblem if it cannot be read."""
     functions, warnings = read_ptxas_log(log)
     sizes, hashes, bounds = _read_sections(path)
     sized = tuple(replace(f, code_bytes=sizes.get(f.symbol, 0)) for f in functions)
@@ -179,11 +161,7 @@ def compile_ptx(step: Step, *, soft: bool = False, arch: str = "") -> str:
 
 
 def target_of(step: Step) -> str:
-    """What a PTX step's file says that it is for.
-
-    Raises:
-        UsageError: If it says nothing.
-    """
+    """What a PTX step's file says that it is for; UsageError if it says nothing."""
     file = overlay.entry_of(step)
     found = _TARGET.search(file.read_text(errors="replace"))
     if found is None:

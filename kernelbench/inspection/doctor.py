@@ -60,15 +60,10 @@ class DoctorRow:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The JSON contract of ``kernelbench doctor --json``.
+    """The JSON contract of ``kernelbench doctor --json``."""
 
-    Attributes:
-        usable: Whether at least one executor works, so that some step can run.
-        executors: Executor -> whether it works here.
-    """
-
-    usable: bool
-    executors: dict[str, bool]
+    usable: bool  #: Whether at least one executor works, so that some step can run.
+    executors: dict[str, bool]  #: Executor -> whether it works here.
     rows: tuple[DoctorRow, ...]
     schema: Literal["kernelbench.doctor/1"] = "kernelbench.doctor/1"
 

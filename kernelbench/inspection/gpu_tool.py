@@ -30,15 +30,11 @@ _VERSION_LIMIT_S = 60
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool that answers.
-
-    Attributes:
-        version: As it says itself, (2025, 3, 1, 0), say.
-    """
+    """A tool that answers."""
 
     name: str
     path: Path
-    version: tuple[int, ...]
+    version: tuple[int, ...]  #: As it says itself, (2025, 3, 1, 0), say.
 
     def __str__(self) -> str:
         return f"{self.name} {'.'.join(map(str, self.version))}"
@@ -53,14 +49,7 @@ def find(name: str) -> Path | None:
 
 
 def require(name: str, what: str) -> Tool:
-    """The tool ``name``.
-
-    Args:
-        what: What brings it, for the hint.
-
-    Raises:
-        EnvironmentProblem: If there is none, or it does not run.
-    """
+    """The tool ``name``; EnvironmentProblem, with ``what`` brings it, if it does not run."""
     path = find(name)
     if path is None:
         raise EnvironmentProblem(
@@ -137,11 +126,7 @@ def _require_gpu(run: StepRun) -> None:
 
 
 def log_folder(command: str, run: StepRun) -> Path:
-    """Where a command keeps what tools print about a step and shape; the latest run's only.
-
-    Raises:
-        EnvironmentProblem: If the cache folder cannot be written.
-    """
+    """Where a command keeps what tools last printed of a step and shape; or EnvironmentProblem."""
     root = cache_dir()
     # Steps of several projects may have one name.
     project = hashlib.sha256(str(run.step.path).encode()).hexdigest()[:8]

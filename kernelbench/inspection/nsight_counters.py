@@ -49,40 +49,29 @@ class CountersError(ValueError):
 
 @dataclass(frozen=True)
 class Stall:
-    """Why warps waited.
-
-    Attributes:
-        share: Of the time between two instructions of a warp, from 0 to 1.
-    """
+    """Why warps waited."""
 
     reason: str
-    share: float
+    share: float  #: Of the time between two instructions of a warp, from 0 to 1.
 
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch of a kernel; None is what could not be had.
-
-    Attributes:
-        dram_pct, tensor_pct: Of the peak that can be sustained, over the launch's whole duration;
-            the tensor pipe is the busier one, where a GPU has two.
-        occupancy_pct: Warps that were there, of those that an SM can hold, while it had any;
-            occupancy_limit_pct: what the launch's resources allow.
-        shared_bytes: Static and dynamic, of a CTA.
-        l2_hit_pct: Hits among the sectors that L2 looked up.
-        stalls: The greatest, at most three.
-    """
+    """One launch of a kernel; None is what could not be had."""
 
     kernel: str
     duration_us: float | None
+    #: ``dram_pct``, ``tensor_pct``: Of the peak that can be sustained, over the launch's whole
+    #: duration; the tensor pipe is the busier one, where a GPU has two.
     dram_pct: float | None = None
     tensor_pct: float | None = None
+    #: Warps that were there, of those that an SM can hold, while it had any.
     occupancy_pct: float | None = None
-    occupancy_limit_pct: float | None = None
+    occupancy_limit_pct: float | None = None  #: What the launch's resources allow.
     registers: int | None = None
-    shared_bytes: int | None = None
-    l2_hit_pct: float | None = None
-    stalls: tuple[Stall, ...] = ()
+    shared_bytes: int | None = None  #: Static and dynamic, of a CTA.
+    l2_hit_pct: float | None = None  #: Hits among the sectors that L2 looked up.
+    stalls: tuple[Stall, ...] = ()  #: The greatest, at most three.
 
 
 _IN_WORDS = {
@@ -99,13 +88,7 @@ def metrics(capability: tuple[int, int]) -> tuple[str, ...]:
 
 
 def read_raw_page(text: str) -> tuple[Launch, ...]:
-    """The launches of ``ncu --csv --page raw``, in order.
-
-    Lines before the table (``==PROF==`` and what the program prints) are passed over.
-
-    Raises:
-        CountersError: If there is no table, or a row does not fit it.
-    """
+    """The launches of ``ncu --csv --page raw``, in order; CountersError without a whole table."""
     lines = text.splitlines(keepends=True)
     start = next((i for i, line in enumerate(lines) if f'"{_NAME}"' in line), None)
     if start is None:

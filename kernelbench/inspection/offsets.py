@@ -236,35 +236,21 @@ def _largest(degrees: Any) -> Degree:
 
 @dataclass(frozen=True, order=True)
 class OffsetFinding:
-    """A product that is widened too late.
+    """A product that is widened too late."""
 
-    Attributes:
-        file: Where the product stands; line: likewise, from 1.
-        product: Its source text.
-        bits: Of the type in which it is computed.
-        factors: How many of its factors are no constants.
-        use: What makes it 64-bit.
-        used_line: The line where that happens, if it is another one of the same or another file.
-        remedy: What to write instead.
-    """
-
-    file: Path
-    line: int
-    product: str
-    bits: int
-    factors: int
-    use: str
+    file: Path  #: Where the product stands.
+    line: int  #: Likewise, from 1.
+    product: str  #: Its source text.
+    bits: int  #: Of the type in which it is computed.
+    factors: int  #: How many of its factors are no constants.
+    use: str  #: What makes it 64-bit.
+    #: The line where that happens, if it is another one of the same or another file.
     used_line: int | None
-    remedy: str
+    remedy: str  #: What to write instead.
 
 
 def find_offsets(step: Step) -> list[OffsetFinding]:
-    """What a compiled step widens too late, in order of files and lines; one for each product.
-
-    Raises:
-        UsageError: If the step's entry is missing.
-        EnvironmentProblem: If libclang or a C++ compiler is missing, or clang cannot read the step.
-    """
+    """What a step widens too late, by file and line, once a product; errors as ``parse_unit``."""
     tree = parse_unit(step)
     degrees = Degrees(tree)
     found: dict[tuple[str, int], OffsetFinding] = {}

@@ -32,32 +32,24 @@ _ONCE_S = 5.0
 
 @dataclass(frozen=True)
 class HookRow:
-    """How one hook did.
-
-    Attributes:
-        state: ``fault``: it does not do what it has to; ``warn``: it does, and something is odd;
-            ``not tried``: a fault of another hook was in the way.
-    """
+    """How one hook did."""
 
     hook: str
+    #: ``fault``: it does not do what it has to; ``warn``: it does, and something is odd; ``not
+    #: tried``: a fault of another hook was in the way.
     state: Literal["ok", "warn", "fault", "not tried"]
     detail: str
 
 
 @dataclass(frozen=True)
 class ProblemDiagnosis:
-    """The JSON contract of ``kernelbench doctor --problem NAME --json``.
-
-    Attributes:
-        usable: Whether no hook is at fault.
-        shapes: Those that were tried; left_out: those that would have taken too long.
-    """
+    """The JSON contract of ``kernelbench doctor --problem NAME --json``."""
 
     problem: str
-    usable: bool
+    usable: bool  #: Whether no hook is at fault.
     device: str
-    shapes: tuple[str, ...]
-    left_out: tuple[str, ...]
+    shapes: tuple[str, ...]  #: Those that were tried.
+    left_out: tuple[str, ...]  #: Those that would have taken too long.
     rows: tuple[HookRow, ...]
     schema: Literal["kernelbench.problem-doctor/1"] = "kernelbench.problem-doctor/1"
 

@@ -28,20 +28,15 @@ class _Refused(Exception):
 
 @dataclass
 class Trials:
-    """Tries every hook of a problem, case by case; the first fault of each hook is kept.
-
-    Attributes:
-        faults, warnings: By hook, what is wrong.
-        found: By hook, what was seen, newest last.
-        cases: How many shapes with a class of inputs were tried.
-    """
+    """Tries every hook of a problem, case by case; the first fault of each hook is kept."""
 
     problem: Problem
     device: str
+    #: ``faults``, ``warnings``: By hook, what is wrong.
     faults: dict[str, str] = field(default_factory=dict)
     warnings: dict[str, str] = field(default_factory=dict)
-    found: dict[str, str] = field(default_factory=dict)
-    cases: int = 0
+    found: dict[str, str] = field(default_factory=dict)  #: By hook, what was seen, newest last.
+    cases: int = 0  #: How many shapes with a class of inputs were tried.
 
     def shape(self, shape: Any) -> float:
         """Try what depends on a shape, with every class of inputs; returns the seconds."""

@@ -44,15 +44,10 @@ _NCU_ERROR = re.compile(r"^==ERROR== (?P<text>.+)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class CallTotal:
-    """All kernels, copies and fills of one call.
+    """All kernels, copies and fills of one call."""
 
-    Attributes:
-        busy_us: Sum of their durations.
-        problem_bytes: What the problem must read and write at least, each byte once.
-    """
-
-    busy_us: float
-    problem_bytes: float
+    busy_us: float  #: Sum of their durations.
+    problem_bytes: float  #: What the problem must read and write at least, each byte once.
 
     @property
     def bytes_per_second(self) -> float:
@@ -62,15 +57,7 @@ class CallTotal:
 
 @dataclass(frozen=True)
 class ProfileRecord:
-    """The JSON contract of ``kernelbench profile --json``.
-
-    Attributes:
-        counters: Whether ``launches`` come from hardware counters; why_not: if not, why.
-        tool: What measured: ``ncu 2025.3.1.0``, say, or torch's profiler.
-        total: Of the whole call; with counters None, because ncu runs each kernel alone.
-        missing: Columns without any value.
-        log: ncu's output; empty without it.
-    """
+    """The JSON contract of ``kernelbench profile --json``."""
 
     schema: Literal["kernelbench.profile/1"]
     created: str
@@ -82,30 +69,25 @@ class ProfileRecord:
     inputs: str
     device: str
     seed: int
-    counters: bool
-    why_not: str
-    tool: str
+    counters: bool  #: Whether ``launches`` come from hardware counters.
+    why_not: str  #: If not, why.
+    tool: str  #: What measured: ``ncu 2025.3.1.0``, say, or torch's profiler.
     launches: tuple[Launch, ...]
+    #: Of the whole call; with counters None, because ncu runs each kernel alone.
     total: CallTotal | None
-    missing: tuple[str, ...]
-    log: str
+    missing: tuple[str, ...]  #: Columns without any value.
+    log: str  #: ncu's output; empty without it.
 
 
 @dataclass(frozen=True)
 class ProfileRequest:
-    """What to look at.
-
-    Attributes:
-        kernel: Pattern of the kernels' names; None for all.
-        counters: Whether to ask for counters at all.
-        limit_s: Seconds for a run of the step's process.
-    """
+    """What to look at."""
 
     run: StepRun
     seed: int
-    kernel: str | None
-    counters: bool
-    limit_s: float
+    kernel: str | None  #: Pattern of the kernels' names; None for all.
+    counters: bool  #: Whether to ask for counters at all.
+    limit_s: float  #: Seconds for a run of the step's process.
 
     @property
     def shape(self) -> Any:
@@ -118,12 +100,7 @@ class _NoCounters(Exception):
 
 
 def check_request(request: ProfileRequest) -> None:
-    """Refuse what cannot be profiled, before anything is built.
-
-    Raises:
-        UsageError: If the pattern is none.
-        EnvironmentProblem: If the step runs on the soft executor.
-    """
+    """Refuse what cannot be profiled before anything is built: a bad pattern, the soft executor."""
     try:
         re.compile(request.kernel or "")
     except re.error as error:

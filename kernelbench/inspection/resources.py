@@ -39,16 +39,7 @@ _DESCRIBE_FLAGS = (
 
 @dataclass(frozen=True)
 class Code:
-    """One kernel's code for one GPU; None is what could not be had.
-
-    Attributes:
-        threads: Of a CTA, as the step launches it; of a step with several kernels, the bound that
-            the kernel was compiled for.
-        dynamic_shared_bytes: What the step asks for at the launch.
-        ctas_per_sm: How many CTAs fit on an SM; limited_by: what keeps one more from it.
-        code_bytes: Size of the machine code.
-        stages: Of Triton's software pipeline.
-    """
+    """One kernel's code for one GPU; None is what could not be had."""
 
     kernel: str
     symbol: str
@@ -58,33 +49,27 @@ class Code:
     spill_store_bytes: int
     spill_load_bytes: int
     static_shared_bytes: int
-    dynamic_shared_bytes: int | None
+    dynamic_shared_bytes: int | None  #: What the step asks for at the launch.
+    #: Of a CTA, as the step launches it; of a step with several kernels, the bound that the kernel
+    #: was compiled for.
     threads: int | None
-    ctas_per_sm: int | None
-    limited_by: tuple[str, ...]
-    code_bytes: int
-    stages: int | None = None
+    ctas_per_sm: int | None  #: How many CTAs fit on an SM.
+    limited_by: tuple[str, ...]  #: What keeps one more from it.
+    code_bytes: int  #: Size of the machine code.
+    stages: int | None = None  #: Of Triton's software pipeline.
 
 
 @dataclass(frozen=True)
 class Build:
-    """A step built for one GPU.
+    """A step built for one GPU."""
 
-    Attributes:
-        arch: Of the GPU.
-        soft: Whether it is an ``sm_100a`` step on Hopper, with its tensor cores in software.
-        spilling: Functions that are not inlined and spill.
-        warnings: What nvcc and ptxas warned of.
-        sass: Disassembly, where asked for; ptx: likewise.
-    """
-
-    arch: str
-    soft: bool
+    arch: str  #: Of the GPU.
+    soft: bool  #: Whether it is an ``sm_100a`` step on Hopper, with its tensor cores in software.
     code: tuple[Code, ...]
-    spilling: tuple[str, ...]
-    warnings: tuple[str, ...]
-    sass: str | None = None
-    ptx: str | None = None
+    spilling: tuple[str, ...]  #: Functions that are not inlined and spill.
+    warnings: tuple[str, ...]  #: What nvcc and ptxas warned of.
+    sass: str | None = None  #: Disassembly, where asked for.
+    ptx: str | None = None  #: Likewise.
 
     @property
     def label(self) -> str:
@@ -94,24 +79,18 @@ class Build:
 
 @dataclass(frozen=True)
 class Inspection:
-    """A step's constants and builds.
-
-    Attributes:
-        constants: ``kb::Description``; None if it could not be had, and for other kinds than
-            ``step``. 0 is "there is no such thing".
-        allowances: What the compilers may say of it, and why.
-        missing: What could not be had and why, a line for each reason.
-        compiled_by: What has compiled it, if not nvcc, and for what.
-    """
+    """A step's constants and builds."""
 
     step: str
     title: str
+    #: ``kb::Description``; None if it could not be had, and for other kinds than ``step``. 0 is
+    #: "there is no such thing".
     constants: dict[str, int] | None
     builds: tuple[Build, ...]
-    allowances: tuple[Allowance, ...]
-    missing: tuple[str, ...]
+    allowances: tuple[Allowance, ...]  #: What the compilers may say of it, and why.
+    missing: tuple[str, ...]  #: What could not be had and why, a line for each reason.
     kind: Kind = "step"
-    compiled_by: str = ""
+    compiled_by: str = ""  #: What has compiled it, if not nvcc, and for what.
 
     @property
     def empty(self) -> bool:
@@ -326,11 +305,7 @@ def _other_folders() -> Iterator[Path]:
 
 
 def disassemble(file: Path) -> str:
-    """The SASS of a cubin.
-
-    Raises:
-        EnvironmentProblem: If there is no disassembler, or it does not know the GPU.
-    """
+    """The SASS of a cubin; EnvironmentProblem without a disassembler that knows the GPU."""
     tool = disassembler()
     if tool is None:
         raise EnvironmentProblem(

@@ -55,37 +55,24 @@ _INITCHECK_BLIND = (
 
 @dataclass(frozen=True)
 class ToolResult:
-    """What one of the tools found.
-
-    Attributes:
-        status: ``clean``; ``explained``: only findings with a known cause of false positives;
-            ``findings``; ``fault``: the step raised without the tool finding anything; ``failed``:
-            the tool did not come to its end, so nothing is known.
-        count: Findings in the step's kernels as the tool counts them.
-        findings: Those that it printed; elsewhere: printed ones in kernels that are not the step's.
-        reason: Why ``fault`` or ``failed``, in one line.
-        notes: What restricts the result, a line each.
-        log: The full log.
-    """
+    """What one of the tools found."""
 
     tool: Check
+    #: ``clean``; ``explained``: only findings with a known cause of false positives; ``findings``;
+    #: ``fault``: the step raised without the tool finding anything; ``failed``: the tool did not
+    #: come to its end, so nothing is known.
     status: ToolStatus
-    count: int
-    findings: tuple[SanitizerFinding, ...]
-    elsewhere: int
-    reason: str
-    notes: tuple[str, ...]
-    log: str
+    count: int  #: Findings in the step's kernels as the tool counts them.
+    findings: tuple[SanitizerFinding, ...]  #: Those that it printed.
+    elsewhere: int  #: Printed ones in kernels that are not the step's.
+    reason: str  #: Why ``fault`` or ``failed``, in one line.
+    notes: tuple[str, ...]  #: What restricts the result, a line each.
+    log: str  #: The full log.
 
 
 @dataclass(frozen=True)
 class SanitizeRecord:
-    """The JSON contract of ``kernelbench sanitize --json``.
-
-    Attributes:
-        kernels: The step's kernels, which alone are looked at; empty where every kernel of the
-            process is, and ``notes`` says why.
-    """
+    """The JSON contract of ``kernelbench sanitize --json``."""
 
     schema: Literal["kernelbench.sanitize/1"]
     created: str
@@ -100,6 +87,8 @@ class SanitizeRecord:
     sanitizer: str
     seed: int
     calls: int
+    #: The step's kernels, which alone are looked at; empty where every kernel of the process is,
+    #: and ``notes`` says why.
     kernels: tuple[str, ...]
     notes: tuple[str, ...]
     results: tuple[ToolResult, ...]
@@ -107,22 +96,16 @@ class SanitizeRecord:
 
 @dataclass(frozen=True)
 class Session:
-    """A step built for sanitizing, and what it is run with.
-
-    Attributes:
-        symbols: Its kernels, mangled; empty where they cannot be told from others.
-        own_files: Names of its source files.
-        notes: What holds for every tool.
-    """
+    """A step built for sanitizing, and what it is run with."""
 
     run: StepRun
     tool: Tool
     seed: int
     calls: int
     limit_s: float
-    symbols: tuple[str, ...]
-    own_files: frozenset[str]
-    notes: tuple[str, ...]
+    symbols: tuple[str, ...]  #: Its kernels, mangled; empty where they cannot be told from others.
+    own_files: frozenset[str]  #: Names of its source files.
+    notes: tuple[str, ...]  #: What holds for every tool.
 
     @property
     def shape(self) -> Any:
@@ -279,11 +262,7 @@ def _printed(end: Outcome[CallsMade]) -> str:
 
 
 def sanitize_exit_code(results: Sequence[ToolResult], *, strict: bool) -> ExitCode:
-    """3 for findings or a fault; else 5 if a tool failed; else 0.
-
-    Args:
-        strict: Whether explained findings count.
-    """
+    """3 for findings (explained ones if ``strict``) or a fault; else 5 if a tool failed; else 0."""
     bad = {"findings", "fault"} | ({"explained"} if strict else set())
     if any(result.status in bad for result in results):
         return ExitCode.INCORRECT

@@ -50,24 +50,16 @@ class SanitizerFrame:
 
 @dataclass(frozen=True)
 class SanitizerFinding:
-    """One record of the log.
+    """One record of the log."""
 
-    Attributes:
-        text: The headline, without its severity.
-        severity: ``error`` or ``warning``.
-        accesses: Where it happened, each place with those that it is inlined into, innermost first;
-            a race has several.
-        kernel: The kernel, as far as the frames tell.
-        details: The other lines.
-        explanation: Why it may be a false positive; empty where nothing is known.
-    """
-
-    text: str
-    severity: str
+    text: str  #: The headline, without its severity.
+    severity: str  #: ``error`` or ``warning``.
+    #: Where it happened, each place with those that it is inlined into, innermost first; a race has
+    #: several.
     accesses: tuple[tuple[SanitizerFrame, ...], ...]
-    kernel: str
-    details: tuple[str, ...]
-    explanation: str = ""
+    kernel: str  #: The kernel, as far as the frames tell.
+    details: tuple[str, ...]  #: The other lines.
+    explanation: str = ""  #: Why it may be a false positive; empty where nothing is known.
 
     @property
     def frames(self) -> tuple[SanitizerFrame, ...]:
@@ -89,20 +81,14 @@ class SanitizerFinding:
 
 @dataclass(frozen=True)
 class Log:
-    """A log, read.
+    """A log, read."""
 
-    Attributes:
-        count: Findings as the tool counts them, those that it did not print included; None if
-            the log has no summary, because the tool did not come to its end.
-        findings: Those printed.
-        failures: What the tool says of its own failing.
-        notes: What the tool warns of.
-    """
-
+    #: Findings as the tool counts them, those that it did not print included; None if the log has
+    #: no summary, because the tool did not come to its end.
     count: int | None
-    findings: tuple[SanitizerFinding, ...]
-    failures: tuple[str, ...]
-    notes: tuple[str, ...]
+    findings: tuple[SanitizerFinding, ...]  #: Those printed.
+    failures: tuple[str, ...]  #: What the tool says of its own failing.
+    notes: tuple[str, ...]  #: What the tool warns of.
 
 
 _RACE = re.compile(r"Race reported|hazard detected")

@@ -23,11 +23,7 @@ Marking = Literal["every", "cuda-profiler", "torch-profiler"]
 
 @dataclass(frozen=True)
 class ToolJob:
-    """The calls to make.
-
-    Attributes:
-        calls: How many, on the same inputs.
-    """
+    """The calls to make."""
 
     step: Step
     lineage: Lineage
@@ -35,24 +31,20 @@ class ToolJob:
     input_class: str
     target: Target
     seed: int
-    calls: int = 2
+    calls: int = 2  #: How many, on the same inputs.
     marking: Marking = "every"
 
 
 @dataclass(frozen=True)
 class CallsMade:
-    """How the calls went.
+    """How the calls went."""
 
-    Attributes:
-        status: ``done``; ``limit`` if the step does not take the shape; ``fault`` if it raised.
-        reason: One line; empty for ``done``.
-        launches: Of the last call, with ``torch-profiler``: name, start and end in µs.
-        work_bytes: What the call must read and write at least, with ``torch-profiler``.
-    """
-
+    #: ``done``; ``limit`` if the step does not take the shape; ``fault`` if it raised.
     status: Literal["done", "limit", "fault"]
-    reason: str = ""
+    reason: str = ""  #: One line; empty for ``done``.
+    #: Of the last call, with ``torch-profiler``: name, start and end in µs.
     launches: tuple[tuple[str, float, float], ...] = ()
+    #: What the call must read and write at least, with ``torch-profiler``.
     work_bytes: float | None = None
 
 

@@ -167,39 +167,27 @@ def _name(kernel: TritonKernel, kernels: Sequence[TritonKernel]) -> str:
 
 @dataclass(frozen=True)
 class TritonJob:
-    """What to call.
-
-    Attributes:
-        capability: Of the GPU to compile for.
-        device: ``cuda:N`` to run there, ``cpu`` to compile only.
-    """
+    """What to call."""
 
     step: Step
     shape: Any
     input_class: str
     seed: int
-    capability: tuple[int, int]
-    device: str
+    capability: tuple[int, int]  #: Of the GPU to compile for.
+    device: str  #: ``cuda:N`` to run there, ``cpu`` to compile only.
 
 
 @dataclass(frozen=True)
 class TritonKernel:
-    """What Triton says of a kernel; its files are named ``{number}.ptx``, ``.cubin``, ``.log``.
+    """What Triton says of a kernel; its files are named ``{number}.ptx``, ``.cubin``, ``.log``."""
 
-    Attributes:
-        name: Of the function, in PTX too.
-        shared_bytes: What it is launched with; ptxas knows nothing of that.
-        constants: Its ``tl.constexpr`` parameters.
-        tuned: Whether it is one of several that an autotuner chooses from.
-    """
-
-    name: str
+    name: str  #: Of the function, in PTX too.
     warps: int
     stages: int
     ctas: int
-    shared_bytes: int
-    constants: dict[str, str]
-    tuned: bool
+    shared_bytes: int  #: What it is launched with; ptxas knows nothing of that.
+    constants: dict[str, str]  #: Its ``tl.constexpr`` parameters.
+    tuned: bool  #: Whether it is one of several that an autotuner chooses from.
 
 
 @dataclass(frozen=True)

@@ -34,11 +34,7 @@ class LoadError(Exception):
 
 
 def load_callable(path: Path) -> Callable[[Any], Any]:
-    """Import ``path`` as a module of its own and return its ``custom_kernel``.
-
-    Raises:
-        LoadError: If the file is absent, raises while it is imported, or has no such callable.
-    """
+    """Import ``path`` as a module of its own; its ``custom_kernel``, or LoadError."""
     if not path.is_file():
         raise LoadError(f"no such file: {path}")
     import hashlib

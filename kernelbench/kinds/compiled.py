@@ -44,11 +44,7 @@ class LibraryExecutor:
     """What executors of compiled steps share: a library is built, opened and bound."""
 
     def library(self, step: Step, *, check: bool = False) -> Path:
-        """The step's library, from the cache or built now.
-
-        Args:
-            check: Whether for the checker, where there is one.
-        """
+        """The step's library (for the checker if ``check``), from the cache or built now."""
         raise NotImplementedError
 
     def runtime(self, step: Step) -> Runtime | None:
@@ -113,11 +109,7 @@ def no_backend(step: Step) -> str:
 
 
 def common_folder(step: Step) -> Path:
-    """The building blocks that a step is made of, with the backends.
-
-    Raises:
-        UsageError: If neither the lineage, nor ``kernels`` beside it, nor what ships has any.
-    """
+    """The building blocks of a step, with the backends; UsageError if there are none anywhere."""
     for folder in building_blocks(step.lineage_path):
         if (folder / "backend").is_dir():
             return folder
@@ -183,11 +175,7 @@ def backend_folders(step: Step, backend: str) -> Folders:
 
 
 def flat_source(step: Step) -> str:
-    """A compiled step for its own arch as one source; see :mod:`kernelbench.build.flatten`.
-
-    Raises:
-        UsageError: If it cannot be made one, or there is no backend of its arch.
-    """
+    """A compiled step for its arch as one source (``build/flatten.py``); or UsageError."""
     if step.arch not in STEP_ARCHES or not has_backend(step, native_backend(step)):
         raise UsageError(f"{step.name} is written for {step.arch}, for which there is no backend")
     return flatten(overlay.entry_of(step), backend_folders(step, native_backend(step)))

@@ -43,11 +43,7 @@ _HOST_LIBRARIES, _STOOD_IN_FOR = ("-lm", "-ldl", "-lpthread", "-lrt"), ("-lcuda"
 
 
 def arch_for(step: Step, gpu: GpuInfo | None) -> str:
-    """The arch that a step is built for: its own, or that of the GPU at hand.
-
-    Raises:
-        EnvironmentProblem: If it is built for the GPU at hand and there is none.
-    """
+    """The arch to build a step for, its own or the GPU's; EnvironmentProblem without either."""
     if step.arch != "any":
         return step.arch
     if gpu is None:
@@ -129,15 +125,11 @@ def emulated_library(step: Step, arch: int) -> Path:
 
 @dataclass(frozen=True)
 class _Parts:
-    """What the compiler is given of a step.
+    """What the compiler is given of a step."""
 
-    Attributes:
-        source: The file to compile; flags: of the step's own, the language's standard among them.
-    """
-
-    source: Path
+    source: Path  #: The file to compile.
     include_dirs: tuple[Path, ...]
-    flags: list[str]
+    flags: list[str]  #: Of the step's own, the language's standard among them.
     libraries: list[str]
     torch_extension: bool
 

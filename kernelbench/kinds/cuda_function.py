@@ -47,24 +47,15 @@ _DTYPES: dict[tuple[str, int] | str, tuple[str, ...]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Parameter:
-    """What a C++ function takes at one place.
+    """What a C++ function takes at one place."""
 
-    Attributes:
-        kind: ``p`` pointer, ``s`` stream, ``f``, ``i``, ``u``, ``b``: floating, signed, unsigned,
-            bool.
-        size: Of a number, or of what the pointer points at, in bytes.
-        written: Whether it points at what the function may write.
-        type: In C++, ``const float*``, say.
-        dtypes: Names of the dtypes that a tensor must have; empty for any.
-        any_of_size: Whether a tensor of any dtype of that size will do.
-    """
-
+    #: ``p`` pointer, ``s`` stream, ``f``, ``i``, ``u``, ``b``: floating, signed, unsigned, bool.
     kind: str
-    size: int
-    written: bool
-    type: str
-    dtypes: tuple[str, ...] = ()
-    any_of_size: bool = False
+    size: int  #: Of a number, or of what the pointer points at, in bytes.
+    written: bool  #: Whether it points at what the function may write.
+    type: str  #: In C++, ``const float*``, say.
+    dtypes: tuple[str, ...] = ()  #: Names of the dtypes that a tensor must have; empty for any.
+    any_of_size: bool = False  #: Whether a tensor of any dtype of that size will do.
 
 
 def parameters_of(library: ctypes.CDLL) -> tuple[Parameter, ...]:

@@ -53,9 +53,6 @@ class CudaStepKernel:
         copy: Where to copy the library to and load it from, with static variables of its own; those
             of its kernels are its own, too.
 
-    Attributes:
-        symbols: What names places in its kernels.
-
     Raises:
         CompileFailure: If it does not compile, or needs what the CUDA runtime here lacks.
         LoadError: If its function cannot be called.
@@ -67,7 +64,7 @@ class CudaStepKernel:
         self, step: Step, running: Runtime, sms: int, *, check: bool, copy: Path | None
     ) -> None:
         self.arch, self.sms, self.check = emulated_arch(step), sms, check
-        self.symbols = ModuleSymbols()
+        self.symbols = ModuleSymbols()  #: What names places in its kernels.
         self._step, self._running = step, running
         self._apart = copy.parent if copy is not None else None
         self._data: Mapping[str, Any] = {}

@@ -56,18 +56,12 @@ class Description(ctypes.Structure):
 
 @dataclass(frozen=True)
 class LoadedStep:
-    """The entry points of a loaded step, as a problem binds them.
-
-    Attributes:
-        path: The library's file.
-        emulation: The emulator that the step runs in; None on a GPU.
-        timed: Whether calls are timed, so that what they cost on the host matters.
-    """
+    """The entry points of a loaded step, as a problem binds them."""
 
     library: ctypes.CDLL
-    path: Path
-    emulation: Runtime | None = None
-    timed: bool = False
+    path: Path  #: The library's file.
+    emulation: Runtime | None = None  #: The emulator that the step runs in; None on a GPU.
+    timed: bool = False  #: Whether calls are timed, so that what they cost on the host matters.
 
     def call(self, call: ctypes.Structure, memory: Iterable[Buffer] = ()) -> None:
         """Run one call.

@@ -55,24 +55,19 @@ class CompiledProblem(Problem, Protocol):
 
 @dataclass(frozen=True)
 class HostPath:
-    """What :meth:`CompiledProblem.bind` does, as code that an exported step can hold a copy of.
+    """What :meth:`CompiledProblem.bind` does, as code that an exported step can hold a copy of."""
 
-    Attributes:
-        file: The Python file that defines ``function`` at its top level. What that uses of
-            kernelbench's modules is copied too, so that those are the standard library and torch.
-        function: ``function(entry, device, *arguments)`` returns the step's callable. ``entry`` has
-            ``call``, ``check``, ``address_of`` and ``stream_on`` of
-            :class:`~kernelbench.kinds.loaded_step.LoadedStep`.
-        arguments: Strings.
-        data: Name of the NamedTuple that the callable takes, if plain tuples are no good.
-        extension: Name and source of a Python module that takes part, made with pybind11; it comes
-            after ``arguments``.
-    """
-
+    #: The Python file that defines ``function`` at its top level. What that uses of kernelbench's
+    #: modules is copied too, so that those are the standard library and torch.
     file: Path
+    #: ``function(entry, device, *arguments)`` returns the step's callable. ``entry`` has ``call``,
+    #: ``check``, ``address_of`` and ``stream_on`` of
+    #: :class:`~kernelbench.kinds.loaded_step.LoadedStep`.
     function: str
-    arguments: tuple[str, ...] = ()
-    data: str = ""
+    arguments: tuple[str, ...] = ()  #: Strings.
+    data: str = ""  #: Name of the NamedTuple that the callable takes, if plain tuples are no good.
+    #: Name and source of a Python module that takes part, made with pybind11; it comes after
+    #: ``arguments``.
     extension: tuple[str, Path] | None = None
 
 

@@ -44,25 +44,16 @@ class StepLaunch:
 
 @dataclass(frozen=True)
 class StepLaunches:
-    """How a PTX step is launched.
-
-    Attributes:
-        arrays: Expressions by name, in order; each sees those before it.
-        returns: What a call returns.
-    """
+    """How a PTX step is launched."""
 
     file: Path
-    arrays: Mapping[str, str]
+    arrays: Mapping[str, str]  #: Expressions by name, in order; each sees those before it.
     launches: tuple[StepLaunch, ...]
-    returns: str
+    returns: str  #: What a call returns.
 
 
 def read_step_launches(ptx: Path) -> StepLaunches:
-    """The launches of a PTX step, from the TOML file beside its PTX.
-
-    Raises:
-        UsageError: If that is absent or malformed, with file and field.
-    """
+    """The launches of a PTX step, from the TOML file beside it; UsageError if malformed."""
     file = launches_beside(
         ptx, "docs: own-steps, PTX steps; or `base` in step.toml names a step with a host path"
     )
@@ -113,19 +104,12 @@ def _expression(table: TomlTable, name: str, text: str) -> None:
 
 
 def ptx_library(step: Step, *, check: bool) -> Path:
-    """The library of a PTX step's file, from the cache or built now.
-
-    Raises:
-        UsageError: For a file that cannot be read, is not PTX or is not supported.
-    """
+    """The library of a PTX step's file, cached or built now; UsageError for PTX it cannot be."""
     return load_ptx(overlay.entry_of(step), whole=True).library_path(check)
 
 
 class PtxStepKernel:
     """A callable that makes a PTX step's launches on its problem's data.
-
-    Attributes:
-        symbols: What names places in it.
 
     Raises:
         UsageError: For a file that cannot be read, is not PTX or is not supported.
@@ -137,14 +121,10 @@ class PtxStepKernel:
         self._module = load_ptx(entry, whole=True)
         self._module.require(*(each.kernel for each in self._plan.launches))
         self._running, self._check = running, check
-        self.symbols = ModuleSymbols()
+        self.symbols = ModuleSymbols()  #: What names places in it.
 
     def __call__(self, data: Any) -> Any:
-        """Make them, in order, on arrays of the CPU.
-
-        Raises:
-            KernelFault: If an expression fails, or a launch does not fit its kernel or fails.
-        """
+        """Make them in order on arrays of the CPU; KernelFault if an expression or launch fails."""
         import torch
 
         names: dict[str, Any] = {"data": data, "torch": torch}
@@ -206,9 +186,6 @@ class HostedPtx:
         entry: The compiled step's library, kernel: its callable on the problem's data.
         host: What names places in the library.
 
-    Attributes:
-        symbols: What names places in both.
-
     Raises:
         LoadError: If the library lacks a kernel of the PTX.
         UsageError: For a file that cannot be read, is not PTX or is not supported.
@@ -222,7 +199,7 @@ class HostedPtx:
         self._module.require(*self._module.kernels)  # any may be launched
         self._entry, self._kernel = entry, kernel
         self._library = self._module.library(check)
-        self.symbols = ModuleSymbols(host)
+        self.symbols = ModuleSymbols(host)  #: What names places in both.
         try:
             with self._replaced():
                 pass

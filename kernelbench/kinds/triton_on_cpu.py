@@ -29,9 +29,6 @@ class TritonStepKernel(TritonLaunches):
         sms: What the step is told of the number of SMs.
         check: Whether the runtime checks.
 
-    Attributes:
-        symbols: What names places in its kernels.
-
     Raises:
         LoadError: If its file cannot be imported.
         EnvironmentProblem: Without Triton.
@@ -42,7 +39,7 @@ class TritonStepKernel(TritonLaunches):
     ) -> None:
         super().__init__(LiveTensors())
         self.arch, self.sms = emulated_arch(step), sms
-        self.symbols = ModuleSymbols()
+        self.symbols = ModuleSymbols()  #: What names places in its kernels.
         self._running, self._check = running, check
         with self._on_cpu():
             self._kernel: Kernel = load_python_step(step, problem)

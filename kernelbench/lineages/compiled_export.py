@@ -198,11 +198,7 @@ def _bound_by(alias: ast.alias) -> str:
 
 
 def compiled_text(step: Step, problem: ExportableProblem) -> str:
-    """The file of a compiled step, without directives for a server.
-
-    Raises:
-        UsageError: If the problem has no ``host_path``, or something cannot be made part of a file.
-    """
+    """The file of a compiled step, without a server's directives; or UsageError."""
     if not hasattr(problem, "host_path"):
         raise UsageError(
             f"problem {problem.name} has no host_path: its compiled steps cannot be exported"

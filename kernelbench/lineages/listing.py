@@ -37,26 +37,17 @@ class ListRecord:
 
 @dataclass(frozen=True)
 class LineageView:
-    """What a table of one lineage shows.
+    """What a table of one lineage shows."""
 
-    Attributes:
-        name: The lineage's name; title: what it solves.
-        shapes: The shapes with reported figures, one column each.
-        unit: Of all of these figures; empty if there are several.
-        captions: What the figures are, where they come from.
-        rows: Per step: the step, whether and where it runs here, its figures.
-        notes: Step name and what must be known of its figures.
-        blocked: Whether a written step cannot run here.
-    """
-
-    name: str
-    title: str
-    shapes: list[str]
-    unit: str
-    captions: list[str]
+    name: str  #: The lineage's name.
+    title: str  #: What it solves.
+    shapes: list[str]  #: The shapes with reported figures, one column each.
+    unit: str  #: Of all of these figures; empty if there are several.
+    captions: list[str]  #: What the figures are, where they come from.
+    #: Per step: the step, whether and where it runs here, its figures.
     rows: list[tuple[Step, str, list[str]]]
-    notes: list[tuple[str, str]]
-    blocked: bool
+    notes: list[tuple[str, str]]  #: Step name and what must be known of its figures.
+    blocked: bool  #: Whether a written step cannot run here.
 
 
 def select_steps(

@@ -29,20 +29,15 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s*"(?P<name>[^"]+)"', re.MULTILINE)
 
 @dataclass(frozen=True)
 class FileDiff:
-    """One file that differs.
-
-    Attributes:
-        change: ``changed``; ``added`` or ``removed`` if only one of the steps has it.
-        added, removed: Lines; changed_lines: a line that replaces another counted once.
-        text: The lines of a unified diff without its two head lines.
-    """
+    """One file that differs."""
 
     name: str
+    #: ``changed``; ``added`` or ``removed`` if only one of the steps has it.
     change: Literal["changed", "added", "removed"]
-    added: int
+    added: int  #: ``added``, ``removed``: Lines.
     removed: int
-    changed_lines: int
-    text: tuple[str, ...]
+    changed_lines: int  #: A line that replaces another counted once.
+    text: tuple[str, ...]  #: The lines of a unified diff without its two head lines.
 
 
 @dataclass(frozen=True)
@@ -56,19 +51,14 @@ class BlockChange:
 
 @dataclass(frozen=True)
 class SourceDiff:
-    """What is different between the sources of two steps.
+    """What is different between the sources of two steps."""
 
-    Attributes:
-        formatted: Whether both sides were formatted first; else ``unformatted`` says why not.
-        files: Those that differ.
-        blocks_added: Building blocks that only the second step includes, directly or not;
-            blocks_removed: that only the first does. What both include cannot differ.
-    """
-
-    formatted: bool
+    formatted: bool  #: Whether both sides were formatted first; else ``unformatted`` says why not.
     unformatted: str
-    files: tuple[FileDiff, ...]
+    files: tuple[FileDiff, ...]  #: Those that differ.
+    #: Building blocks that only the second step includes, directly or not.
     blocks_added: tuple[BlockChange, ...]
+    #: Those that only the first does. What both include cannot differ.
     blocks_removed: tuple[BlockChange, ...]
 
 
@@ -213,21 +203,17 @@ def _blocks(keys: set[tuple[str, str]], of: dict[tuple[str, str], Path]) -> tupl
 
 @dataclass(frozen=True)
 class DeltaRow:
-    """One step against its parent, in lines.
-
-    Attributes:
-        added, removed, changed: Of the step's own files, as in :class:`FileDiff`.
-        blocks: Building blocks that no step before it in the lineage includes.
-        block_lines: Their length.
-    """
+    """One step against its parent, in lines."""
 
     step: str
     parent: str
+    #: ``added``, ``removed``, ``changed``: Of the step's own files, as in :class:`FileDiff`.
     added: int
     removed: int
     changed: int
+    #: Building blocks that no step before it in the lineage includes.
     blocks: tuple[BlockChange, ...]
-    block_lines: int
+    block_lines: int  #: Their length.
 
 
 @dataclass(frozen=True)

@@ -56,51 +56,38 @@ class KernelChange:
 
 @dataclass(frozen=True)
 class FigureChange:
-    """Two figures of the same kind.
+    """Two figures of the same kind."""
 
-    Attributes:
-        source: ``reported`` by the lineage's source, or ``measured`` in runs of their own, which
-            is no comparison: that is a verdict's.
-        metric: With the L2 mode, where measured.
-        change: From the first to the second, as a fraction.
-    """
-
+    #: ``reported`` by the lineage's source, or ``measured`` in runs of their own, which is no
+    #: comparison: that is a verdict's.
     source: Literal["reported", "measured"]
     device: str
     shape: str
-    metric: str
+    metric: str  #: With the L2 mode, where measured.
     unit: str
     before: float
     after: float
-    change: float
+    change: float  #: From the first to the second, as a fraction.
 
 
 @dataclass(frozen=True)
 class StepDiff:
-    """All that ``kernelbench diff`` tells of two steps.
-
-    Attributes:
-        technique: The second step's idea, in one line.
-        settings: Config and GPU flags that differ.
-        constants: Of ``kb::Description``.
-        remarks: What ``step.toml`` says that the code does not, a line each.
-        not_built: Why resources or constants are missing, a line each; nothing where they were
-            not asked for.
-        verdicts: Comparisons of these two in the ledger, either being the candidate.
-    """
+    """All that ``kernelbench diff`` tells of two steps."""
 
     schema: Literal["kernelbench.diff/1"]
     base: str
     cand: str
     title: str
-    technique: str
+    technique: str  #: The second step's idea, in one line.
     source: SourceDiff
-    settings: tuple[Change, ...]
-    constants: tuple[Change, ...]
+    settings: tuple[Change, ...]  #: Config and GPU flags that differ.
+    constants: tuple[Change, ...]  #: Of ``kb::Description``.
     kernels: tuple[KernelChange, ...]
-    remarks: tuple[str, ...]
+    remarks: tuple[str, ...]  #: What ``step.toml`` says that the code does not, a line each.
+    #: Why resources or constants are missing, a line each; nothing where they were not asked for.
     not_built: tuple[str, ...]
     figures: tuple[FigureChange, ...]
+    #: Comparisons of these two in the ledger, either being the candidate.
     verdicts: tuple[TreeVerdict, ...]
 
 

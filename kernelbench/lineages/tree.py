@@ -26,24 +26,17 @@ SCHEMA: Literal["kernelbench.lineage/1"] = "kernelbench.lineage/1"
 
 @dataclass(frozen=True)
 class Measured:
-    """The newest time of a step on one device, shape and L2 mode.
-
-    Attributes:
-        time: In microseconds; ``metric`` says of what.
-        sol_us: Speed of light of the shape on the device; None if unknown.
-        run: Identifier of the saved run.
-        source_sha: Of the step's sources then; empty if the record does not say.
-    """
+    """The newest time of a step on one device, shape and L2 mode."""
 
     device: str
     shape: str
     l2: str
     metric: Metric
-    time: Summary
-    sol_us: float | None
-    run: str
+    time: Summary  #: In microseconds; ``metric`` says of what.
+    sol_us: float | None  #: Speed of light of the shape on the device; None if unknown.
+    run: str  #: Identifier of the saved run.
     created: str
-    source_sha: str = ""
+    source_sha: str = ""  #: Of the step's sources then; empty if the record does not say.
 
 
 @dataclass(frozen=True)
@@ -57,12 +50,7 @@ class Checked:
 
 @dataclass(frozen=True)
 class TreeVerdict:
-    """The newest comparison of two steps on one device, shape, metric and L2 mode.
-
-    Attributes:
-        verdict: On ``cand``, against ``base``.
-        change: Of time, as a fraction; None where nothing was measured.
-    """
+    """The newest comparison of two steps on one device, shape, metric and L2 mode."""
 
     base: str
     cand: str
@@ -70,8 +58,8 @@ class TreeVerdict:
     shape: str
     metric: str
     l2: str
-    verdict: str
-    change: float | None
+    verdict: str  #: On ``cand``, against ``base``.
+    change: float | None  #: Of time, as a fraction; None where nothing was measured.
     ci: tuple[float, float] | None
     why: str
     created: str
@@ -79,46 +67,33 @@ class TreeVerdict:
 
 @dataclass(frozen=True)
 class Node:
-    """One step of the tree.
-
-    Attributes:
-        prefix: The lines that draw the branch that it is on; empty on the trunk.
-        experiment: Whether it is a variant or a failed experiment.
-        base: Name of the step whose files it shares; None for a step of its own.
-        last_check: What the newest `check` found, in words; empty if there was none.
-    """
+    """One step of the tree."""
 
     step: str
     parent: str | None
-    prefix: str
+    prefix: str  #: The lines that draw the branch that it is on; empty on the trunk.
     title: str
     status: StepStatus
     arch: str
-    experiment: bool
-    base: str | None
+    experiment: bool  #: Whether it is a variant or a failed experiment.
+    base: str | None  #: Name of the step whose files it shares; None for a step of its own.
     reported: Reported | None
     measured: tuple[Measured, ...]
     checked: tuple[Checked, ...]
     verdicts: tuple[TreeVerdict, ...]
-    last_check: str = ""
+    last_check: str = ""  #: What the newest `check` found, in words; empty if there was none.
 
 
 @dataclass(frozen=True)
 class Tree:
-    """One lineage.
-
-    Attributes:
-        shapes: Those to show; ``devices``: those with times of them.
-        captions: What the reported figures are, and where they come from.
-        nodes: In the order in which the tree is drawn.
-    """
+    """One lineage."""
 
     lineage: str
     title: str
-    shapes: tuple[str, ...]
-    devices: tuple[str, ...]
-    captions: tuple[str, ...]
-    nodes: tuple[Node, ...]
+    shapes: tuple[str, ...]  #: Those to show.
+    devices: tuple[str, ...]  #: Those with times of them.
+    captions: tuple[str, ...]  #: What the reported figures are, and where they come from.
+    nodes: tuple[Node, ...]  #: In the order in which the tree is drawn.
 
 
 @dataclass(frozen=True)

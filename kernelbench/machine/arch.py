@@ -14,51 +14,33 @@ from kernelbench.project.model import Step
 
 @dataclass(frozen=True)
 class SmLimits:
-    """What one SM has.
+    """What one SM has."""
 
-    Attributes:
-        registers: 32-bit registers.
-        threads: Resident threads; ctas: resident CTAs.
-        shared_bytes: Shared memory of all resident CTAs together.
-        shared_reserved: Shared memory that the system takes of every CTA.
-        tmem_columns: Columns of tensor memory; 0 where there is none.
-        barriers: Named barriers, of all resident CTAs together; 0 where they are no limit.
-    """
-
-    registers: int
-    threads: int
-    ctas: int
-    shared_bytes: int
-    shared_reserved: int
-    tmem_columns: int
-    barriers: int
+    registers: int  #: 32-bit registers.
+    threads: int  #: Resident threads.
+    ctas: int  #: Resident CTAs.
+    shared_bytes: int  #: Shared memory of all resident CTAs together.
+    shared_reserved: int  #: Shared memory that the system takes of every CTA.
+    tmem_columns: int  #: Columns of tensor memory; 0 where there is none.
+    barriers: int  #: Named barriers, of all resident CTAs together; 0 where they are no limit.
 
 
 @dataclass(frozen=True)
 class Arch:
-    """A compute capability.
+    """A compute capability."""
 
-    Attributes:
-        number: 90 for capability 9.0.
-        chip: The GPU that it stands for where none is at hand; sms: how many SMs that has.
-        gpus: Which GPUs run it, in words.
-        sm: What one SM has.
-        specific: Whether steps of the ptx layer are built for it, as ``sm_90a``.
-        emulated: Whether the emulator stands for it.
-        soft_on: The arch on whose GPUs steps for this one run with its tensor cores in software;
-            empty for none.
-        gpcs: SMs of each GPC that clusters of more than two CTAs run on, from a probe of one chip
-            (docs/ptx-rules.md, residency); empty if there was none.
-    """
-
-    number: int
-    chip: str
-    sms: int
-    gpus: str
-    sm: SmLimits
-    specific: bool = False
-    emulated: bool = True
+    number: int  #: 90 for capability 9.0.
+    chip: str  #: The GPU that it stands for where none is at hand.
+    sms: int  #: How many SMs that has.
+    gpus: str  #: Which GPUs run it, in words.
+    sm: SmLimits  #: What one SM has.
+    specific: bool = False  #: Whether steps of the ptx layer are built for it, as ``sm_90a``.
+    emulated: bool = True  #: Whether the emulator stands for it.
+    #: The arch on whose GPUs steps for this one run with its tensor cores in software; empty for
+    #: none.
     soft_on: str = ""
+    #: SMs of each GPC that clusters of more than two CTAs run on, from a probe of one chip
+    #: (docs/ptx-rules.md, residency); empty if there was none.
     gpcs: tuple[int, ...] = ()
 
     @property

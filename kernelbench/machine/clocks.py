@@ -49,21 +49,15 @@ class NvmlUnavailable(EnvironmentProblem):
 
 @dataclass(frozen=True)
 class ClockReading:
-    """One reading; None where NVML does not support the query.
+    """One reading; None where NVML does not support the query."""
 
-    Attributes:
-        sm_mhz: Current SM clock in MHz. mem_mhz: Current memory clock in MHz.
-        temperature_c: GPU temperature in degrees Celsius. power_w: Power draw in watts.
-        throttle_reasons: Names from :data:`THROTTLE_BITS`; empty also where unsupported.
-        pstate: Performance state, 0 (fastest) to 15.
-    """
-
-    sm_mhz: float | None
-    mem_mhz: float | None
-    temperature_c: float | None
-    power_w: float | None
+    sm_mhz: float | None  #: Current SM clock in MHz.
+    mem_mhz: float | None  #: Current memory clock in MHz.
+    temperature_c: float | None  #: GPU temperature in degrees Celsius.
+    power_w: float | None  #: Power draw in watts.
+    #: Names from :data:`THROTTLE_BITS`; empty also where unsupported.
     throttle_reasons: tuple[str, ...]
-    pstate: int | None
+    pstate: int | None  #: Performance state, 0 (fastest) to 15.
 
     @property
     def slowed(self) -> tuple[str, ...]:
@@ -83,11 +77,7 @@ def reason_names(bits: int) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def nvml() -> Iterator[Any]:
-    """The initialized ``pynvml`` module; NVML counts its users, so sessions nest.
-
-    Raises:
-        NvmlUnavailable: If there is no driver or it does not answer.
-    """
+    """The initialized ``pynvml``, or NvmlUnavailable; NVML counts its users, so sessions nest."""
     module = _open_nvml()
     try:
         yield module
@@ -226,11 +216,7 @@ class ClockSampler:
             self._nvml = None
 
     def read(self) -> ClockReading:
-        """One reading, about a millisecond of host time.
-
-        Raises:
-            EnvironmentProblem: If the sampler is closed.
-        """
+        """One reading, about a millisecond of host time; EnvironmentProblem once closed."""
         if self._nvml is None:
             raise EnvironmentProblem("the clock sampler is closed")
         return _read(self._nvml, self._handle)

@@ -16,23 +16,15 @@ from kernelbench.machine import clocks
 
 @dataclass(frozen=True)
 class GpuInfo:
-    """One GPU that CUDA shows to this process.
+    """One GPU that CUDA shows to this process."""
 
-    Attributes:
-        index: CUDA ordinal, as in ``cuda:0``.
-        capability: Compute capability (major, minor).
-        memory_bytes: Total device memory.
-        driver: Driver version; cuda_driver: newest CUDA version that it supports, "13.0".
-        mig: Whether the GPU is split into MIG instances.
-    """
-
-    index: int
+    index: int  #: CUDA ordinal, as in ``cuda:0``.
     name: str
-    capability: tuple[int, int]
-    memory_bytes: int
-    driver: str
-    cuda_driver: str
-    mig: bool
+    capability: tuple[int, int]  #: Compute capability (major, minor).
+    memory_bytes: int  #: Total device memory.
+    driver: str  #: Driver version.
+    cuda_driver: str  #: Newest CUDA version that it supports, "13.0".
+    mig: bool  #: Whether the GPU is split into MIG instances.
 
     @property
     def arch(self) -> str:
@@ -99,14 +91,7 @@ def _describe(nvml: Any, index: int, handle: Any) -> GpuInfo:
 
 
 def require_torch(what: str) -> None:
-    """Refuse where torch is not installed.
-
-    Args:
-        what: What takes it.
-
-    Raises:
-        EnvironmentProblem: Without it.
-    """
+    """Refuse where torch is not installed: EnvironmentProblem that says ``what`` takes it."""
     if torch_info() is None:
         raise torch_missing(what)
 

@@ -22,19 +22,13 @@ _MAX_THREADS_PER_CTA = 1024
 
 @dataclass(frozen=True)
 class CtaNeeds:
-    """What one CTA takes.
+    """What one CTA takes."""
 
-    Attributes:
-        registers: Per thread.
-        shared_bytes: Static and dynamic together.
-        barriers: Named barriers; ptxas counts barrier 0 too.
-    """
-
-    registers: int
+    registers: int  #: Per thread.
     threads: int
-    shared_bytes: int
+    shared_bytes: int  #: Static and dynamic together.
     tmem_columns: int = 0
-    barriers: int = 0
+    barriers: int = 0  #: Named barriers; ptxas counts barrier 0 too.
 
 
 @dataclass(frozen=True)

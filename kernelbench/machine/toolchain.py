@@ -87,11 +87,7 @@ def _host_compilers(named: str | None, search_path: str | None) -> tuple[Compile
 
 
 def emulator_compiler() -> Compiler:
-    """The C++ compiler that builds for the emulator.
-
-    Raises:
-        EnvironmentProblem: If there is none, or only one without C++20.
-    """
+    """The C++ compiler for the emulator; EnvironmentProblem without one that has C++20."""
     found = host_compilers()
     if not found:
         raise EnvironmentProblem(

@@ -103,11 +103,7 @@ class _Bench:
 
 
 def measure(device_index: int) -> Ceilings:
-    """The ceilings of GPU ``device_index``; takes some ten seconds and up to 9 GB.
-
-    Raises:
-        EnvironmentProblem: If there is no such GPU.
-    """
+    """The ceilings of a GPU, in some ten seconds and up to 9 GB; or EnvironmentProblem."""
     bench = _Bench(device_index)
     notes: list[str] = []
     if bench.probes is None:

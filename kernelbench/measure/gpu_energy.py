@@ -57,8 +57,6 @@ def window(
     read: Callable[[], int | None],
     chunk: Callable[[], int],
     *,
-    lead_s: float = LEAD_S,
-    least_s: float = WINDOW_S,
     clock: Callable[[], float] = CLOCK,
 ) -> Window:
     """Take one window.
@@ -66,8 +64,6 @@ def window(
     Args:
         read: The counter in millijoules; None where there is none.
         chunk: Runs some calls and returns how many have ended.
-        lead_s: Seconds before the window may begin.
-        least_s: Seconds that it lasts at least.
         clock: Seconds, monotonic.
 
     Raises:
@@ -86,9 +82,9 @@ def window(
             raise MachineFault(f"no energy: NVML's counter stands still at {found} mJ")
         if found > last:
             stepped = now
-            if begin is None and now - begun >= lead_s:
+            if begin is None and now - begun >= LEAD_S:
                 begin, calls = (now, found), 0
-            elif begin is not None and now - begin[0] >= least_s:
+            elif begin is not None and now - begin[0] >= WINDOW_S:
                 return Window(found - begin[1], calls, now - begin[0])
         last = found
 
@@ -158,26 +154,17 @@ def energy(
 
 @dataclass
 class _Calls:
-    """Calls of one arm over the input sets in one graph, which is replayed back to back.
-
-    Attributes:
-        count: Calls of the graph; us: their time.
-        last: Index of the set of the last one; result: what that call returned.
-    """
+    """Calls of one arm over the input sets in one graph, which is replayed back to back."""
 
     graph: torch.cuda.CUDAGraph
-    count: int
-    us: float
-    last: int
-    result: Any
+    count: int  #: Calls of the graph.
+    us: float  #: Their time.
+    last: int  #: Index of the set of the last one.
+    result: Any  #: What that call returned.
 
     @classmethod
     def captured(cls, gpu: GpuTiming, kernel: Kernel) -> _Calls:
-        """The graph.
-
-        Raises:
-            CaptureError: If a call cannot be captured.
-        """
+        """The graph; CaptureError if a call cannot be captured."""
         (graph, _), *_ = gpu.capture(kernel)
         us = _time_us(gpu, graph)
         count = min(MAX_CALLS, max(1, round(GRAPH_US / us)))

@@ -90,11 +90,7 @@ class GpuTiming:
         return self.l2 == "cold" and (probes.persisting_l2_limit() or 0) > 0
 
     def capture(self, kernel: Kernel) -> Replays:
-        """One graph per input set, without a peer's untimed setup.
-
-        Raises:
-            CaptureError: If the call cannot be captured, with the reason.
-        """
+        """One graph per input set, without a peer's untimed setup; CaptureError with the reason."""
         graphs = []
         for chosen in self.sets:
             self.announce("graph capture", self.call_limit_s)

@@ -19,11 +19,7 @@ _REPS = 60
 
 
 class DelayInjector:
-    """Appends spins to kernels; calibrates cycles per microsecond on construction.
-
-    Args:
-        device: The GPU.
-    """
+    """Appends spins to kernels; calibrates a GPU's cycles per microsecond on construction."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device

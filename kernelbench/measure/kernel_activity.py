@@ -23,13 +23,10 @@ class ProfilerError(RuntimeError):
 
 @dataclass(frozen=True)
 class Activity:
-    """A kernel, copy or fill on the device.
-
-    Attributes:
-        start_us, end_us: On the profiler's own clock.
-    """
+    """A kernel, copy or fill on the device."""
 
     name: str
+    #: ``start_us``, ``end_us``: On the profiler's own clock.
     start_us: float
     end_us: float
 

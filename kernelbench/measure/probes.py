@@ -42,16 +42,12 @@ class Probes:
 
     Streams are raw handles (``torch.cuda.Stream.cuda_stream``), pointers raw device addresses
     (``Tensor.data_ptr()``). Nothing synchronizes.
-
-    Attributes:
-        device: CUDA ordinal. sms: Number of SMs. bulk: Whether it has bulk async copies (sm_90+).
-        stamp_slots: Entries of a stamp buffer, two int64 each.
     """
 
-    device: int
-    sms: int
-    bulk: bool
-    stamp_slots: int
+    device: int  #: CUDA ordinal.
+    sms: int  #: Number of SMs.
+    bulk: bool  #: Whether it has bulk async copies (sm_90+).
+    stamp_slots: int  #: Entries of a stamp buffer, two int64 each.
     library: Any
 
     def clock_stamp(self, slots: int, stream: int) -> None:
@@ -132,12 +128,7 @@ def _open(path: Path) -> Any:
 
 
 def compile_probes(capability: tuple[int, int]) -> Path:
-    """The probes' library for GPUs of ``capability``, from the cache or built now.
-
-    Raises:
-        EnvironmentProblem: If it cannot be built (see
-        :func:`kernelbench.build.compiler.compile_shared`).
-    """
+    """The probes' library for a capability, cached or built now; or EnvironmentProblem."""
     flags = [*_FLAGS, *compiler.cuda_arch_flags(capability)]
     return compiler.compile_shared("probes", [SOURCE], flags)
 

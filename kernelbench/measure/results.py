@@ -58,19 +58,15 @@ class CheckResult:
 
 @dataclass
 class TimedBlock:
-    """Samples of one block, in the order measured.
+    """Samples of one block, in the order measured."""
 
-    Attributes:
-        arm, input_set, values: Per repetition, in the metric's unit; rounded to a ten-thousandth.
-        sm_mhz: SM clock between the block's edges, or None.
-        throttle: Names of throttle reasons seen at its end.
-    """
-
+    #: ``arm``, ``input_set``, ``values``: Per repetition, in the metric's unit; rounded to a
+    #: ten-thousandth.
     arm: list[int]
     input_set: list[int]
     values: list[float]
-    sm_mhz: float | None = None
-    throttle: tuple[str, ...] = ()
+    sm_mhz: float | None = None  #: SM clock between the block's edges, or None.
+    throttle: tuple[str, ...] = ()  #: Names of throttle reasons seen at its end.
 
     def __post_init__(self) -> None:
         self.values = [round(t, 4) for t in self.values]

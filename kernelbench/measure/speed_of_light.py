@@ -36,16 +36,13 @@ PRECISIONS = ("fp4", "fp8", "fp16", "bf16", "tf32", "fp32", "fp64")
 
 @dataclass(frozen=True)
 class Reading:
-    """One measured quantity behind the ceilings.
+    """One measured quantity behind the ceilings."""
 
-    Attributes:
-        what: ``read`` (``size`` bytes from cold DRAM), ``l2-read`` (``size`` bytes resident in L2),
-            ``matmul-<precision>`` (``size`` cubed) or ``empty-graph``.
-        median_us, min_us: Time of one such operation in microseconds, over ``reps``.
-    """
-
+    #: ``read`` (``size`` bytes from cold DRAM), ``l2-read`` (``size`` bytes resident in L2),
+    #: ``matmul-<precision>`` (``size`` cubed) or ``empty-graph``.
     what: str
     size: int
+    #: ``median_us``, ``min_us``: Time of one such operation in microseconds, over ``reps``.
     median_us: float
     min_us: float
     reps: int
@@ -53,29 +50,22 @@ class Reading:
 
 @dataclass(frozen=True)
 class Ceilings:
-    """What a device can do at most.
+    """What a device can do at most."""
 
-    Attributes:
-        device: Its name as CUDA reports it.
-        dram_bytes_per_s: Memory bandwidth. l2_bytes: L2 size. l2_bytes_per_s: L2 read bandwidth.
-        flops: Dense FLOP/s by precision (:data:`PRECISIONS`), never with sparsity.
-        flops_headroom, dram_headroom: How many times the stated rates the hardware could reach:
-            highest clock over the clock that the rate was stated for. 1 for measured ceilings.
-        measured: Date; command: how; readings: from what. All empty for a datasheet.
-        empty_graph_us: Time between two events around a graph of one empty kernel.
-    """
-
-    device: str
+    device: str  #: Its name as CUDA reports it.
     source: Literal["datasheet", "measured"]
-    dram_bytes_per_s: float
-    l2_bytes: int
-    flops: dict[str, float]
-    l2_bytes_per_s: float | None = None
+    dram_bytes_per_s: float  #: Memory bandwidth.
+    l2_bytes: int  #: L2 size.
+    flops: dict[str, float]  #: Dense FLOP/s by precision (:data:`PRECISIONS`), never with sparsity.
+    l2_bytes_per_s: float | None = None  #: L2 read bandwidth.
+    #: ``flops_headroom``, ``dram_headroom``: How many times the stated rates the hardware could
+    #: reach: highest clock over the clock that the rate was stated for. 1 for measured ceilings.
     flops_headroom: float = 1.0
     dram_headroom: float = 1.0
     notes: tuple[str, ...] = ()
-    measured: str = ""
-    command: str = ""
+    measured: str = ""  #: When; empty for a datasheet, as ``command`` and ``readings`` are.
+    command: str = ""  #: What measured it.
+    #: Time between two events around a graph of one empty kernel.
     empty_graph_us: float | None = None
     readings: tuple[Reading, ...] = ()
     schema: Literal["kernelbench.ceilings/1"] = "kernelbench.ceilings/1"
@@ -83,20 +73,16 @@ class Ceilings:
 
 @dataclass(frozen=True)
 class Floor:
-    """The speed of light of some work under some ceilings.
+    """The speed of light of some work under some ceilings."""
 
-    Attributes:
-        us: The longer of ``compute_us`` and ``memory_us``; ``bound`` says which.
-        impossible_us: No right kernel is faster; 0 for measured ceilings, which prove nothing.
-        precision: The format whose rate was taken: the work's own, or the nearest wider one that
-            the device has.
-    """
-
-    us: float
+    us: float  #: The longer of ``compute_us`` and ``memory_us``; ``bound`` says which.
     bound: Literal["memory", "compute"]
     compute_us: float
     memory_us: float
+    #: No right kernel is faster; 0 for measured ceilings, which prove nothing.
     impossible_us: float
+    #: The format whose rate was taken: the work's own, or the nearest wider one that the device
+    #: has.
     precision: str
     l2_mode: L2Mode
 
@@ -147,11 +133,7 @@ def datasheet(device: str) -> Ceilings | None:
 
 
 def known_device(name: str) -> Ceilings:
-    """The datasheet's ceilings for a full or short name (``b200``, ``h100-pcie``), in any case.
-
-    Raises:
-        UnknownNameError: With the nearest known name.
-    """
+    """A datasheet's ceilings by full or short name (``h100-pcie``); or UnknownNameError."""
     wanted = name.strip().lower()
     for sheet in _sheets():
         if wanted in (sheet.device.lower(), *sheet.aliases):
@@ -232,22 +214,14 @@ def ceilings_path(device: str, results: Path) -> Path:
 
 
 def save_measured(ceilings: Ceilings, results: Path) -> Path:
-    """Write measured ceilings atomically, in place of older ones; returns the path.
-
-    Raises:
-        EnvironmentProblem: If the file cannot be written.
-    """
+    """Write measured ceilings atomically over older ones; the path, or EnvironmentProblem."""
     path = ceilings_path(ceilings.device, results)
     json_file.write_json(path, ceilings)
     return path
 
 
 def load_measured(device: str, results: Path) -> Ceilings | None:
-    """The measured ceilings of a device; None if there are none.
-
-    Raises:
-        RecordError: If the file is broken, of another version, or of another device.
-    """
+    """The measured ceilings of a device, None if there are none; RecordError for a broken file."""
     path = ceilings_path(device, results)
     if not path.is_file():
         return None

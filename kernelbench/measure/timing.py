@@ -62,11 +62,7 @@ def require_untouched_timers() -> None:
 
 
 class Flush:
-    """Empties the L2 of a GPU: twice its size is written, and then as much is read.
-
-    Args:
-        l2: Only if ``cold``.
-    """
+    """Empties the L2 of a GPU, if ``cold``: twice its size is written, and then as much is read."""
 
     def __init__(self, device: torch.device, l2: L2Mode = "cold") -> None:
         self._cold = l2 == "cold"
@@ -183,9 +179,6 @@ class FreshValues:
     For submissions, which are judged from another process: whoever keeps results by the values, or
     by a few bytes of them, keeps what does not come again. Where a problem's seeds give data of
     different forms, the sets keep their values, and :attr:`refused` is True.
-
-    Attributes:
-        spent_s: Seconds that drawing has taken.
     """
 
     def __init__(self, case: Case, seed: int, announce: Announce) -> None:
@@ -193,7 +186,7 @@ class FreshValues:
         self._seed = seed
         self._announce = announce
         self._drawn = 0
-        self.spent_s = 0.0
+        self.spent_s = 0.0  #: Seconds that drawing has taken.
         self.refused = False
 
     def __call__(self, chosen: InputSet) -> None:

@@ -21,9 +21,6 @@ class StatefulOutputs(MixedArena):
         outputs: As the problem made them; :attr:`views` have their shapes, strides and types.
         state: Pairs of a tensor that a call changes and the values that it has before.
         device: Where there are no outputs.
-
-    Attributes:
-        returned: Whether the last call returned any of the outputs.
     """
 
     def __init__(
@@ -34,7 +31,7 @@ class StatefulOutputs(MixedArena):
     ) -> None:
         super().__init__(outputs, str(outputs[0].device) if outputs else device)
         self.flat.zero_()
-        self.returned = True
+        self.returned = True  #: Whether the last call returned any of the outputs.
         self._state = state
 
     def fill(self, poison: torch.Tensor) -> None:

@@ -38,16 +38,12 @@ _WORDS: dict[Ranking, str] = {
 
 @dataclass(frozen=True)
 class TaskScore:
-    """A step's figure.
-
-    Attributes:
-        microseconds: None if a test or benchmark is not right, or a benchmark has no time.
-        text: The figure with what it is, or why there is none; one line.
-    """
+    """A step's figure."""
 
     step: str
+    #: None if a test or benchmark is not right, or a benchmark has no time.
     microseconds: float | None
-    text: str
+    text: str  #: The figure with what it is, or why there is none; one line.
 
 
 def task_scores(task: Task, rows: Sequence[Result]) -> list[TaskScore]:

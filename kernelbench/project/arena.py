@@ -118,12 +118,7 @@ OutputArena = GuardedOutputs
 
 
 class MixedArena(GuardedOutputs):
-    """An arena of bytes, whose outputs each have a dtype and strides of their own.
-
-    Args:
-        like: Tensors like the outputs; none where a step returns tensors of its own.
-        device: ``cpu`` or ``cuda:N``.
-    """
+    """An arena of bytes, whose outputs have dtype and strides of tensors ``like`` them, if any."""
 
     def __init__(self, like: Sequence[torch.Tensor], device: str) -> None:
         sizes = [(extent(tensor) * tensor.element_size(),) for tensor in like]

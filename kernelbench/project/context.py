@@ -32,11 +32,7 @@ class Context:
 
     @classmethod
     def find(cls) -> Context:
-        """The context of the current folder.
-
-        Raises:
-            UsageError: If there is no project here.
-        """
+        """The context of the current folder; UsageError if there is no project here."""
         return cls(find_project())
 
     @functools.cached_property
@@ -95,11 +91,7 @@ class Context:
         return self._own_shapes.of(problem.name) or self.shapes.of(problem.name)
 
     def lineage_for(self, step: Step) -> Lineage:
-        """The lineage whose problem a step solves; for a submission, the first with that problem.
-
-        Raises:
-            UsageError: If no lineage has the step's problem.
-        """
+        """The lineage whose problem a step solves, a submission's the first; UsageError if none."""
         lineage = self.lineages.lineage_of(step)
         if lineage is not None:
             return lineage
@@ -164,11 +156,7 @@ class Context:
         return most.name if most else ""
 
     def classes_for(self, problem: Problem, specs: Sequence[str]) -> tuple[str, ...]:
-        """The input classes that ``--inputs`` means: all of them for none or ``all``.
-
-        Raises:
-            UnknownNameError: For a class that the problem does not have.
-        """
+        """The input classes that ``--inputs`` means, by default all; or UnknownNameError."""
         if not specs or "all" in specs:
             return problem.input_classes
         for spec in specs:

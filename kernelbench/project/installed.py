@@ -68,11 +68,7 @@ def installed_problems() -> dict[str, EntryPoint]:
 
 @functools.cache
 def installed_peers() -> tuple[Path, ...]:
-    """The folders of the peers' lineages that packages bring, in the order of their names.
-
-    Raises:
-        EnvironmentProblem: If a package names a folder that is no lineage of peers.
-    """
+    """The peers' lineages that packages bring, by name; EnvironmentProblem for a folder of none."""
     return tuple(_folder(point) for point in entry_points_of(PEERS))
 
 

@@ -38,23 +38,14 @@ IDENTITY = re.compile(r"[a-z]+(-[a-z]+)*-[0-9a-f]{10}")
 
 @dataclass(frozen=True)
 class Reported:
-    """Figures that the source of a lineage gives for a step; never measured here.
+    """Figures that the source of a lineage gives for a step; never measured here."""
 
-    Attributes:
-        device: The device they were measured on, e.g. ``NVIDIA B200``.
-        metric: ``call``, ``device`` or ``end-to-end``.
-        unit: ``us`` (microseconds, less is better) or ``TFLOPS`` (more is better).
-        values: Figure by shape name.
-        source: The publication.
-        note: What a reader of the figures must know; empty where there is nothing.
-    """
-
-    device: str
-    metric: str
-    unit: str
-    values: dict[str, float]
-    source: str = ""
-    note: str = ""
+    device: str  #: The device they were measured on, e.g. ``NVIDIA B200``.
+    metric: str  #: ``call``, ``device`` or ``end-to-end``.
+    unit: str  #: ``us`` (microseconds, less is better) or ``TFLOPS`` (more is better).
+    values: dict[str, float]  #: Figure by shape name.
+    source: str = ""  #: The publication.
+    note: str = ""  #: What a reader of the figures must know; empty where there is nothing.
 
     @property
     def caption(self) -> str:
@@ -76,65 +67,48 @@ class Repair:
 
 @dataclass(frozen=True)
 class Allowance:
-    """What the compilers or the checker may say of a step without a test failing.
+    """What the compilers or the checker may say of a step without a test failing."""
 
-    Attributes:
-        what: ``spill``, ``warning`` or the identity of a finding.
-    """
-
-    what: str
+    what: str  #: ``spill``, ``warning`` or the identity of a finding.
     reason: str
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a lineage, or a foreign submission.
+    """One step of a lineage, or a foreign submission."""
 
-    Attributes:
-        name: The folder's name, unique over all lineages; a submission's file stem.
-        lineage: Name of the lineage; empty for a submission.
-        parent: The step that this one changes; None for a root.
-        technique: What changes, in one line.
-        hypothesis: What should get faster (or not) because of it, and why.
-        arch: The GPU that its code is for: ``sm_100a``, ``sm_89``, ...; ``any``: the one at hand.
-        path: The step's folder; for a submission, the folder of its file.
-        entry: The file that is built or imported; None while planned.
-        subfolder: The folder between the lineage's and the step's (``variants``); empty for most.
-        base: The step whose files this one has where its own folder lacks them; see
-            :mod:`kernelbench.project.source_files`. It may have a base, too.
-        gpu_flags: Options of nvcc beside those that every build has, one or two words each.
-        needs: What it cannot run without: ``gpu``, and Python modules by name.
-        config: Tile, stages, warps, grid and the like, for people and tables.
-        limits: What inputs the step takes, e.g. ``nk = "fixed"``: one N and K for all groups.
-        submission: Whether it is a single file from outside any lineage.
-        function: Of a CUDA step, the C++ function that a call calls.
-        arguments: What that is called with, as Python expressions of ``data``; None for the tensors
-            and numbers of ``data``, in order.
-    """
-
-    name: str
-    lineage: str
+    name: str  #: The folder's name, unique over all lineages; a submission's file stem.
+    lineage: str  #: Name of the lineage; empty for a submission.
     problem: str
-    parent: str | None
+    parent: str | None  #: The step that this one changes; None for a root.
     title: str
-    technique: str
-    hypothesis: str
+    technique: str  #: What changes, in one line.
+    hypothesis: str  #: What should get faster (or not) because of it, and why.
+    #: The GPU that its code is for: ``sm_100a``, ``sm_89``, ...; ``any``: the one at hand.
     arch: str
     status: StepStatus
     kind: Kind
-    path: Path
-    entry: Path | None
+    path: Path  #: The step's folder; for a submission, the folder of its file.
+    entry: Path | None  #: The file that is built or imported; None while planned.
+    #: Tile, stages, warps, grid and the like, for people and tables.
     config: dict[str, Any] = field(default_factory=dict)
+    #: What inputs the step takes, e.g. ``nk = "fixed"``: one N and K for all groups.
     limits: dict[str, Any] = field(default_factory=dict)
     repaired: tuple[Repair, ...] = ()
     allowances: tuple[Allowance, ...] = ()
     reported: Reported | None = None
-    submission: bool = False
+    submission: bool = False  #: Whether it is a single file from outside any lineage.
+    #: The folder between the lineage's and the step's (``variants``); empty for most.
     subfolder: str = ""
+    #: The step whose files this one has where its own folder lacks them; see
+    #: :mod:`kernelbench.project.source_files`. It may have a base, too.
     base: Step | None = None
+    #: Options of nvcc beside those that every build has, one or two words each.
     gpu_flags: tuple[str, ...] = ()
-    needs: tuple[str, ...] = ()
-    function: str = ""
+    needs: tuple[str, ...] = ()  #: What it cannot run without: ``gpu``, and Python modules by name.
+    function: str = ""  #: Of a CUDA step, the C++ function that a call calls.
+    #: What that is called with, as Python expressions of ``data``; None for the tensors and numbers
+    #: of ``data``, in order.
     arguments: tuple[str, ...] | None = None
 
     @property
@@ -194,26 +168,18 @@ def captions(steps: Iterable[Step]) -> list[str]:
 
 @dataclass(frozen=True)
 class Lineage:
-    """A chain of steps that solve one problem.
-
-    Attributes:
-        problem: Where its :class:`~kernelbench.project.problem.Problem` is:
-            ``package.module:NAME``, ``path/to/file.py:NAME`` relative to ``path``, or the name of
-            one that another package brings.
-        source: The publication that reported figures come from; may be empty.
-        reference: Name of the step that is listed first whatever its name; may be empty.
-        path: The lineage's folder.
-        peers_of: Name of the lineage whose competitors these steps are; empty for a chain.
-        building_blocks: A shipped lineage whose ``common`` its steps use, if it has none itself.
-        best: Name of the step that ``NAME-best`` stands for; may be empty.
-    """
+    """A chain of steps that solve one problem."""
 
     name: str
     title: str
+    #: Where its :class:`~kernelbench.project.problem.Problem` is: ``package.module:NAME``,
+    #: ``path/to/file.py:NAME`` relative to ``path``, or the name of one that another package
+    #: brings.
     problem: str
-    source: str
-    reference: str
-    path: Path
-    peers_of: str = ""
+    source: str  #: The publication that reported figures come from; may be empty.
+    reference: str  #: Name of the step that is listed first whatever its name; may be empty.
+    path: Path  #: The lineage's folder.
+    peers_of: str = ""  #: Name of the lineage whose competitors these steps are; empty for a chain.
+    #: A shipped lineage whose ``common`` its steps use, if it has none itself.
     building_blocks: str = ""
-    best: str = ""
+    best: str = ""  #: Name of the step that ``NAME-best`` stands for; may be empty.

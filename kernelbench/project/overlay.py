@@ -40,21 +40,12 @@ def written_source(name: str, text: str) -> Path:
 
 
 def folder_of(step: Step) -> Path:
-    """The folder with all files of a step: its own, or one of links if it has a base.
-
-    Raises:
-        EnvironmentProblem: If the links cannot be written.
-    """
+    """The folder with all files of a step, one of links if it has a base; or EnvironmentProblem."""
     return step.path if step.base is None else composed(sources_of(step))
 
 
 def entry_of(step: Step) -> Path:
-    """The file to build or import, with the step's other files beside it.
-
-    Raises:
-        UsageError: If it is missing.
-        EnvironmentProblem: As :func:`folder_of`.
-    """
+    """The file to build or import, beside the step's other files; UsageError if it is missing."""
     if step.entry is None or not step.entry.is_file():
         raise UsageError(f"{step.name}: {step.entry} is missing")
     if step.base is None:

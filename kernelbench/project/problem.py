@@ -99,15 +99,11 @@ def refill(target: Inputs, source: Inputs) -> None:
 
 
 class OutputTensors(list["torch.Tensor"]):
-    """Outputs of a problem whose steps return them inside something else.
-
-    Attributes:
-        form: What the problem needs to put them back where they were.
-    """
+    """Outputs of a problem whose steps return them inside something else."""
 
     def __init__(self, tensors: Iterable[torch.Tensor], form: Any) -> None:
         super().__init__(tensors)
-        self.form = form
+        self.form = form  #: What the problem needs to put them back where they were.
 
 
 def copied(outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -118,23 +114,18 @@ def copied(outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 
 @dataclass(frozen=True)
 class OutputVerdict:
-    """The verdict on one set of outputs.
+    """The verdict on one set of outputs."""
 
-    Attributes:
-        ok: Whether every element is within the tolerance of its input class.
-        exact: Whether every element equals the reference rounded once to the output dtype; None
-            where the problem does not say.
-        max_abs_err: Largest absolute error against the reference; None if any value is not finite,
-            and where the problem does not say.
-        reason: Empty when ``ok``; else one line that locates the worst element.
-        rel_rms_err: Root mean square error over the root mean square of the reference; None where
-            ``max_abs_err`` is, and where the problem does not say.
-    """
-
-    ok: bool
+    ok: bool  #: Whether every element is within the tolerance of its input class.
+    #: Whether every element equals the reference rounded once to the output dtype; None where the
+    #: problem does not say.
     exact: bool | None
+    #: Largest absolute error against the reference; None if any value is not finite, and where the
+    #: problem does not say.
     max_abs_err: float | None
-    reason: str = ""
+    reason: str = ""  #: Empty when ``ok``; else one line that locates the worst element.
+    #: Root mean square error over the root mean square of the reference; None where ``max_abs_err``
+    #: is, and where the problem does not say.
     rel_rms_err: float | None = None
 
 

@@ -16,21 +16,16 @@ ROOT_VARIABLE = "KERNELBENCH_ROOT"
 
 @dataclass(frozen=True)
 class Project:
-    """A folder whose ``pyproject.toml`` has a ``[tool.kernelbench]`` table.
+    """A folder whose ``pyproject.toml`` has a ``[tool.kernelbench]`` table."""
 
-    Attributes:
-        root: The folder, absolute.
-        lineages: The lineage folders, absolute, in the order of ``lineages = [...]``.
-        shapes_file: The shapes, ``shapes.yaml`` unless ``shapes = "..."`` says otherwise.
-        results: Where records and tables go, ``results`` unless ``results = "..."`` says otherwise.
-        nowhere: Whether the current folder is in no project: this is only what ships, which nobody
-            adds steps to, and results go to the user's data folder.
-    """
-
-    root: Path
+    root: Path  #: The folder, absolute.
+    #: The lineage folders, absolute, in the order of ``lineages = [...]``.
     lineages: tuple[Path, ...]
-    shapes_file: Path
+    shapes_file: Path  #: The shapes, ``shapes.yaml`` unless ``shapes = "..."`` says otherwise.
+    #: Where records and tables go, ``results`` unless ``results = "..."`` says otherwise.
     results: Path
+    #: Whether the current folder is in no project: this is only what ships, which nobody adds steps
+    #: to, and results go to the user's data folder.
     nowhere: bool = False
 
 
@@ -63,11 +58,7 @@ def find_project(start: Path | None = None) -> Project:
 
 
 def shipped_project() -> Project:
-    """The lineages that ship, as a project of their own; its results are in the user's data folder.
-
-    Raises:
-        UsageError: If the installation is broken.
-    """
+    """The lineages that ship, as a project; its results are in the user's data folder."""
     project = _read(shipped_root())
     if project is None:
         raise UsageError(
@@ -78,11 +69,7 @@ def shipped_project() -> Project:
 
 
 def project_at(root: Path) -> Project:
-    """The project whose root is ``root``, wherever the current folder is.
-
-    Raises:
-        UsageError: If there is none, or its table is malformed.
-    """
+    """The project whose root is ``root``; UsageError if there is none or a malformed one."""
     project = _read(root.resolve())
     if project is None:
         raise UsageError(f"{root}: no pyproject.toml with a [tool.kernelbench] table there")

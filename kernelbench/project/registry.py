@@ -52,11 +52,7 @@ class Lineages:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The project's steps.
-
-        Raises:
-            UsageError: What is wrong with one of them.
-        """
+        """The project's steps; UsageError for what is wrong with one of them."""
         for _, error in self.broken.values():
             raise error
         return self.readable
@@ -84,11 +80,7 @@ class Lineages:
         return self.readable + self.shipped.readable
 
     def get(self, name: str) -> Step:
-        """The step of that name.
-
-        Raises:
-            UsageError: With the nearest name, or the folder of that name that is no step.
-        """
+        """The step of that name; UsageError, with the nearest name, if there is none."""
         if name in self.broken:
             raise self.broken[name][1]
         found = self._find(name)
@@ -129,11 +121,7 @@ class Lineages:
         return tuple(lineage for lineage in self.lineages if not lineage.peers_of)
 
     def lineage(self, name: str) -> Lineage:
-        """The lineage of that name.
-
-        Raises:
-            UnknownNameError: With the nearest name.
-        """
+        """The lineage of that name; UnknownNameError, with the nearest, if there is none."""
         for lineage in self.all_lineages:
             if lineage.name == name:
                 return lineage
@@ -147,11 +135,7 @@ class Lineages:
         return read_lineage(step.lineage_path) if step.lineage else None
 
     def steps_of(self, lineage: str) -> tuple[Step, ...]:
-        """The steps of one lineage, in order.
-
-        Raises:
-            UsageError: What is wrong with one of them.
-        """
+        """The steps of one lineage, in order; UsageError for what is wrong with one of them."""
         for of, error in self.broken.values():
             if of == lineage:
                 raise error
@@ -183,11 +167,7 @@ class Lineages:
         return chosen
 
     def select_one(self, spec: str, advice: str) -> Step:
-        """The only step that a specification means; of an unknown one the nearest step is named.
-
-        Raises:
-            UsageError: For none, and for several, with the advice.
-        """
+        """The only step that ``spec`` means; UsageError, with the advice, for none or several."""
         try:
             chosen = self.select([spec])
         except UnknownNameError:
@@ -323,12 +303,7 @@ def load_lineages(
 
 
 def require_runnable(step: Step) -> Path:
-    """The step's entry file.
-
-    Raises:
-        PlannedStepError: If the step is planned.
-        UsageError: If its entry file is missing.
-    """
+    """The step's entry file; PlannedStepError if it is planned, UsageError if it is missing."""
     if step.status == "planned" or step.entry is None:
         raise PlannedStepError(
             f"{step.name} is planned: its kernel is not written yet",

@@ -48,11 +48,7 @@ def commit_of(where: str, project: Project) -> str | None:
 
 
 def uncommitted(project: Project) -> bool:
-    """Whether the lineages in the working tree differ from HEAD, new files included.
-
-    Raises:
-        RecordError: If git is missing or fails.
-    """
+    """Whether the lineages here differ from HEAD, new files included; RecordError without git."""
     folders = [str(folder) for folder in project.lineages]
     return bool(_git(project.root, "status", "--porcelain", "--", *folders))
 

@@ -38,15 +38,13 @@ class ShapeTable(dict[str, Shape]):
 
     Where two files are one table, a name may be that of a shape of each: the first file's is found
     by the name alone, the others through their problem.
-
-    Attributes:
-        problem_of: The problem's name of each shape that is found by its name alone.
-        by_problem: Every shape, by its problem's name and its own.
     """
 
     def __init__(self) -> None:
         super().__init__()
+        #: The problem's name of each shape that is found by its name alone.
         self.problem_of: dict[str, str] = {}
+        #: Every shape, by its problem's name and its own.
         self.by_problem: dict[str, dict[str, Shape]] = {}
 
     def add(self, problem: str, name: str, shape: Shape) -> None:
@@ -79,31 +77,19 @@ def check_fields(
 
 
 def positive_int(field: str, value: Any) -> int:
-    """``value`` as an integer of at least 1.
-
-    Raises:
-        ShapeFieldError: If it is anything else; true and 1.0 count as something else.
-    """
+    """``value`` as an integer of at least 1; ShapeFieldError for all else, true and 1.0 too."""
     if type(value) is not int or value < 1:
         raise ShapeFieldError(field, f"{field} must be a positive integer, found {value!r}")
     return value
 
 
 def positive_ints(field: str, value: Any) -> tuple[int, ...]:
-    """``value``, one integer or a list of them, as a tuple of integers of at least 1.
-
-    Raises:
-        ShapeFieldError: If it is anything else, or an empty list.
-    """
+    """One integer of at least 1, or a list of them, as a tuple; ShapeFieldError for all else."""
     return tuple(positive_int(field, item) for item in _listed(field, value))
 
 
 def whole_numbers(field: str, value: Any) -> tuple[int, ...]:
-    """``value``, one integer or a list of them, as a tuple of integers of at least 0.
-
-    Raises:
-        ShapeFieldError: If it is anything else, or an empty list.
-    """
+    """One integer of at least 0, or a list of them, as a tuple; ShapeFieldError for all else."""
     for item in (values := _listed(field, value)):
         if type(item) is not int or item < 0:
             raise ShapeFieldError(field, f"{field} must be an integer, 0 or more, found {item!r}")

@@ -53,11 +53,7 @@ _FUNCTION = re.compile(r"[A-Za-z_]\w*(::[A-Za-z_]\w*)*")
 
 
 def read_lineage(folder: Path) -> Lineage:
-    """The lineage in a folder, from its ``lineage.toml``.
-
-    Raises:
-        UsageError: If the file is missing or malformed, with file and field.
-    """
+    """The lineage in a folder, from its ``lineage.toml``; UsageError if that is malformed."""
     table = TomlTable.read(folder / "lineage.toml")
     name = table.string("name")
     if not _LINEAGE_NAME.fullmatch(name):
@@ -310,11 +306,7 @@ def _read_reported(table: TomlTable | None, source: str) -> Reported | None:
 
 
 def read_submission(file: Path) -> Step:
-    """A foreign file as a step; it is parsed, not executed, so nothing of it runs here.
-
-    Raises:
-        UsageError: If it is not Python, with the line, or defines no ``custom_kernel``.
-    """
+    """A foreign file as a step, parsed and not executed; UsageError without ``custom_kernel``."""
     try:
         tree = ast.parse(file.read_bytes(), filename=str(file))
     except (SyntaxError, ValueError) as error:

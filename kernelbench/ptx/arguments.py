@@ -32,18 +32,12 @@ class LaunchForm:
 
 @dataclass(frozen=True)
 class KernelShape:
-    """What a launch of a kernel has to fit.
+    """What a launch of a kernel has to fit."""
 
-    Attributes:
-        offsets: Of the parameters, in bytes; sizes: of each.
-        static_shared: Bytes of shared memory that it has without being given any.
-        most_threads: Of a CTA.
-    """
-
-    offsets: tuple[int, ...]
-    sizes: tuple[int, ...]
-    static_shared: int
-    most_threads: int
+    offsets: tuple[int, ...]  #: Of the parameters, in bytes.
+    sizes: tuple[int, ...]  #: Of each.
+    static_shared: int  #: Bytes of shared memory that it has without being given any.
+    most_threads: int  #: Of a CTA.
 
 
 def kernel_shape(function: PtxFunction, layout: AddressLayout) -> KernelShape:
@@ -204,11 +198,7 @@ def span_of(tensor: Any) -> tuple[int, int]:
 
 
 def memory_of(array: Any) -> tuple[int, int]:
-    """Address and bytes of a tensor of the CPU or a numpy array.
-
-    Raises:
-        PtxError: For a tensor elsewhere, or an array that is not contiguous.
-    """
+    """Address and bytes of a tensor of the CPU or a numpy array; PtxError for what is neither."""
     if hasattr(array, "data_ptr"):
         device = _device_of(array)
         if not device.startswith("cpu"):

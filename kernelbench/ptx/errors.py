@@ -14,19 +14,13 @@ class PtxError(UsageError):
 
 @dataclass(frozen=True)
 class Obstacle:
-    """One statement that the emulator cannot run.
+    """One statement that the emulator cannot run."""
 
-    Attributes:
-        line: Of the PTX text.
-        what: The opcode, or another part of the statement.
-        reason: Why, in a few words.
-        source: Its line in the compiler's source, and whose line that was inlined into; empty if
-            the PTX does not say.
-    """
-
-    line: int
-    what: str
-    reason: str
+    line: int  #: Of the PTX text.
+    what: str  #: The opcode, or another part of the statement.
+    reason: str  #: Why, in a few words.
+    #: Its line in the compiler's source, and whose line that was inlined into; empty if the PTX
+    #: does not say.
     source: str = ""
 
 

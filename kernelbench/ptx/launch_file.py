@@ -35,15 +35,11 @@ _ARRAY_FORM = f"'dtype[extents]', as 'float32[4, 256] random', with {', '.join(F
 
 @dataclass(frozen=True)
 class LaunchArray:
-    """An array with its first values.
+    """An array with its first values."""
 
-    Attributes:
-        dtype: One of :data:`DTYPES`; fill: one of :data:`FILLS`.
-    """
-
-    dtype: str
+    dtype: str  #: One of :data:`DTYPES`.
     extents: tuple[int, ...]
-    fill: str
+    fill: str  #: One of :data:`FILLS`.
 
     def made(self, seed: int) -> np.ndarray[Any, Any]:
         """It, with its first values; random ones are whole numbers from -4 to 4."""
@@ -100,11 +96,7 @@ DTYPES = (*_IN_NUMPY, *_BITS_OF, *_OTHER_NAMES)
 
 @dataclass(frozen=True)
 class PlannedLaunch:
-    """One ``[[launch]]``.
-
-    Attributes:
-        args: Numbers, and names of arrays.
-    """
+    """One ``[[launch]]``."""
 
     kernel: str
     grid: tuple[int, ...]
@@ -112,7 +104,7 @@ class PlannedLaunch:
     shared: int
     cluster: tuple[int, ...] | None
     cooperative: bool
-    args: tuple[int | float | str, ...]
+    args: tuple[int | float | str, ...]  #: Numbers, and names of arrays.
 
     def words(self) -> str:
         """Its extents."""
@@ -135,11 +127,7 @@ class LaunchFile:
 
 
 def launches_beside(ptx: Path, hint: str) -> Path:
-    """The TOML file beside a PTX file that says how to launch it.
-
-    Raises:
-        UsageError: If there is none, with the hint.
-    """
+    """The TOML file beside a PTX file that says how to launch it; UsageError if there is none."""
     file = ptx.with_suffix(".toml")
     if not file.is_file():
         raise UsageError(f"{ptx}: no {file.name} beside it says how to launch it", hint)
@@ -147,11 +135,7 @@ def launches_beside(ptx: Path, hint: str) -> Path:
 
 
 def read_launches(ptx: Path) -> LaunchFile:
-    """The launches of a PTX file, from the TOML file beside it.
-
-    Raises:
-        UsageError: If that is absent or malformed, with file and field.
-    """
+    """The launches of a PTX file, from the TOML file beside it; UsageError if malformed."""
     file = launches_beside(ptx, "write one with [arrays] and [[launch]]: see docs/ptx.md")
     table = TomlTable.read(file)
     written = table.settings("arrays")

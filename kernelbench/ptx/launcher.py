@@ -328,11 +328,7 @@ class PtxModule:
         return malloc is not None and not malloc.defined
 
     def library(self, check: bool) -> ctypes.CDLL:
-        """The library of a module that is loaded ``whole``, built when first asked for.
-
-        Args:
-            check: Whether for the checker.
-        """
+        """The library of a module loaded ``whole``, the checker's if ``check``, built on demand."""
         return self._library(check, "")
 
     def library_path(self, check: bool) -> Path:
@@ -363,22 +359,14 @@ class PtxModule:
         return library_of(self._source, shipped_blocks(), check=check, part=part)
 
     def shape(self, kernel: str) -> KernelShape:
-        """What a launch of a kernel has to fit.
-
-        Raises:
-            PtxError: If there is no such kernel.
-        """
+        """What a launch of a kernel has to fit; PtxError if there is no such kernel."""
         if kernel not in self.kernels:
             raise PtxError(f"{self._source.module.name} has no kernel {kernel!r}")
         function = self._source.module.functions[kernel]
         return kernel_shape(function, self._source.translation.layouts[kernel])
 
     def require(self, *kernels: str) -> None:
-        """Raise now what a launch of such kernels would.
-
-        Raises:
-            UnsupportedPtxError: With all of a kernel that is not supported.
-        """
+        """Raise now what launches of kernels would: UnsupportedPtxError with all obstacles."""
         source = self._source
         for each in kernels:
             if found := source.translation.refused.get(each):
@@ -427,11 +415,7 @@ class PtxModule:
         return registers_of(self._source.text, self._source.module.target).get(kernel, 0)
 
     def variables(self, check: bool) -> dict[str, Any]:
-        """What the module has in global and constant memory: bytes by name.
-
-        Args:
-            check: Whether those of the library for the checker.
-        """
+        """Bytes by name of global and constant memory, of the checker's library if ``check``."""
         import numpy as np
 
         found = {}
@@ -472,21 +456,17 @@ class LaunchesBeside:
 
 @dataclass(frozen=True)
 class _OneLaunch:
-    """A launch in form, with all memory that it may touch.
-
-    Attributes:
-        lowest: Entries of kernels that hang, or stop by their own check, where another lane than
-            the lowest is elected.
-        alone: As :meth:`PtxModule.alone_in_clusters` has it.
-    """
+    """A launch in form, with all memory that it may touch."""
 
     library: ctypes.CDLL
     entry: str
     form: LaunchForm
     arrays: Mapping[str, Any]
+    #: Entries of kernels that hang, or stop by their own check, where another lane than the lowest
+    #: is elected.
     lowest: set[str]
     registers: int = 0
-    alone: bool = False
+    alone: bool = False  #: As :meth:`PtxModule.alone_in_clusters` has it.
     written: set[str] = field(default_factory=set)  # by checked launches
 
     @property
@@ -703,11 +683,7 @@ class _Schedules:
             self._running.print_from_kernels(True)
 
     def report(self, kernel: str, of_hangs: str = "") -> PtxReport:
-        """All of them.
-
-        Args:
-            of_hangs: What is said of hangs beside their own text.
-        """
+        """All of them; ``of_hangs`` is said of hangs beside their own text."""
         found = tuple(_saying(each, of_hangs) for each in each_once(self._found))
         same = self._leaves_the_same and _FROM_ELSEWHERE.isdisjoint(self._assumptions)
         return PtxReport(

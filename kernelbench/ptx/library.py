@@ -132,14 +132,10 @@ def _read_function(tokens: Tokens, module: Module) -> PtxFunction:
 
 @dataclasses.dataclass(frozen=True)
 class Translated:
-    """A module that can be built.
-
-    Attributes:
-        text: The PTX.
-    """
+    """A module that can be built."""
 
     module: Module
-    text: str
+    text: str  #: The PTX.
     translation: Translation
 
 

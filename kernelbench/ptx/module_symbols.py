@@ -11,11 +11,7 @@ from kernelbench.ptx.sources import owner_of
 
 
 class ModuleSymbols(Symbols):
-    """Resolves what the emulator reports about a call that may launch kernels of many modules.
-
-    Args:
-        host: What names other places; nothing does if None.
-    """
+    """Resolves places of a call that may launch kernels of many modules; ``host``, all others."""
 
     def __init__(self, host: Symbols | None = None) -> None:
         super().__init__({})

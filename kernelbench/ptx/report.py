@@ -22,21 +22,15 @@ from kernelbench.ptx.sources import PtxSymbols
 
 @dataclass(frozen=True)
 class PtxFinding:
-    """A finding with its source.
-
-    Attributes:
-        source: ``file:line`` of the compiler's source, innermost first; empty without ``.loc``.
-        other_source: The same of what it conflicts with.
-        seed: Of the schedule that showed it first.
-        schedules: In how many it was seen.
-    """
+    """A finding with its source."""
 
     finding: Finding
     severity: Severity
+    #: ``file:line`` of the compiler's source, innermost first; empty without ``.loc``.
     source: tuple[str, ...]
-    other_source: tuple[str, ...]
-    seed: int
-    schedules: int = 1
+    other_source: tuple[str, ...]  #: The same of what it conflicts with.
+    seed: int  #: Of the schedule that showed it first.
+    schedules: int = 1  #: In how many it was seen.
 
     @property
     def identity(self) -> str:
@@ -50,27 +44,21 @@ OVERDUE = "the kernel has not ended after"
 
 @dataclass(frozen=True)
 class PtxReport:
-    """What a launch found, in all its schedules.
+    """What a launch found, in all its schedules."""
 
-    Attributes:
-        kernel: Its name.
-        error: Why the launch ended early, in one line; empty if it did not.
-        seconds: Spent in the emulator.
-        assumptions: What it rests on, keys of :data:`kernelbench.emulator.assumptions.ASSUMPTIONS`
-            and ``LAUNCH_ASSUMPTIONS``.
-        notes: What may explain that it ends early, or that its program fails.
-        leaves_the_same: Whether the memory that it writes holds the same bytes behind each
-            schedule, and would behind each again; not known of launches that others run beside.
-    """
-
-    kernel: str
+    kernel: str  #: Its name.
     findings: tuple[PtxFinding, ...]
     waits: tuple[Waiting, ...]
     schedules: int
-    seconds: float
-    error: str = ""
+    seconds: float  #: Spent in the emulator.
+    error: str = ""  #: Why the launch ended early, in one line; empty if it did not.
+    #: What it rests on, keys of :data:`kernelbench.emulator.assumptions.ASSUMPTIONS` and
+    #: ``LAUNCH_ASSUMPTIONS``.
     assumptions: tuple[str, ...] = ()
+    #: What may explain that it ends early, or that its program fails.
     notes: tuple[PtxFinding, ...] = ()
+    #: Whether the memory that it writes holds the same bytes behind each schedule, and would behind
+    #: each again; not known of launches that others run beside.
     leaves_the_same: bool = False
 
     @property
@@ -93,11 +81,7 @@ class PtxReport:
         )
 
     def require_clean(self) -> None:
-        """Raise unless it is clean.
-
-        Raises:
-            IncorrectError: With the first error, in one line.
-        """
+        """Raise IncorrectError with the first error, in one line, unless it is clean."""
         if not self.clean:
             report = EmulatorReport(tuple(each.finding for each in self.errors), self.waits)
             raise IncorrectError(f"{self.kernel}: {report.headline() or self.error}")
@@ -116,18 +100,12 @@ class PtxReport:
 
 @dataclass(frozen=True)
 class Launched:
-    """A launch of a kernel and what was found in it.
+    """A launch of a kernel and what was found in it."""
 
-    Attributes:
-        form: Its extents in words.
-        seed: Of its first schedule.
-        run: The seed of main's run in single schedules of which it is; -1 for no such run.
-    """
-
-    form: str
-    seed: int
+    form: str  #: Its extents in words.
+    seed: int  #: Of its first schedule.
     report: PtxReport
-    run: int = -1
+    run: int = -1  #: The seed of main's run in single schedules of which it is; -1 for no such run.
 
     def resting_on(self, assumption: str) -> Launched:
         """The same, if that is so."""

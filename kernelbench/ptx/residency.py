@@ -26,19 +26,13 @@ _TIMEOUT_S = 600
 
 @dataclass(frozen=True)
 class Residency:
-    """What fits.
+    """What fits."""
 
-    Attributes:
-        ctas: Of the kernel, on the whole GPU.
-        per_sm: On one SM; limits: what keeps one more from it.
-        sms: Of the GPU; gpu: its name.
-    """
-
-    ctas: int
-    per_sm: int
-    limits: tuple[str, ...]
-    sms: int
-    gpu: str
+    ctas: int  #: Of the kernel, on the whole GPU.
+    per_sm: int  #: On one SM.
+    limits: tuple[str, ...]  #: What keeps one more from it.
+    sms: int  #: Of the GPU.
+    gpu: str  #: Its name.
 
     @property
     def words(self) -> str:
@@ -78,19 +72,14 @@ def residency(
 
 @dataclass(frozen=True)
 class Ctas:
-    """CTAs of a launch.
-
-    Attributes:
-        needs: What each takes of an SM; None if it is no kernel.
-        dependent: Whether it may begin once all CTAs of the launch ahead have triggered.
-        waits: Whether it waits then for the end of that one.
-    """
+    """CTAs of a launch."""
 
     kernel: str
     count: int
-    needs: CtaNeeds | None
+    needs: CtaNeeds | None  #: What each takes of an SM; None if it is no kernel.
+    #: Whether it may begin once all CTAs of the launch ahead have triggered.
     dependent: bool = False
-    waits: bool = False
+    waits: bool = False  #: Whether it waits then for the end of that one.
 
 
 def kept_out(target: str, sms: int, running: Ctas, neighbours: Sequence[Ctas]) -> str:

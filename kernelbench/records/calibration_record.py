@@ -38,23 +38,18 @@ class Share:
 
 @dataclass(frozen=True)
 class FalsePositives:
-    """How often comparisons of a kernel with itself find a difference.
-
-    Attributes:
-        band_lo, band_hi: Counts of rejections accepted, inclusive.
-        ks_p: Kolmogorov-Smirnov p of the p-values being uniform on (0, 1).
-        positive: Number of comparisons whose second arm was slower; ``sign_p`` tests a fair coin.
-        verdicts: How many got each label with the margin applied.
-    """
+    """How often comparisons of a kernel with itself find a difference."""
 
     rejections: Share
+    #: ``band_lo``, ``band_hi``: Counts of rejections accepted, inclusive.
     band_lo: int
     band_hi: int
-    ks_p: float
+    ks_p: float  #: Kolmogorov-Smirnov p of the p-values being uniform on (0, 1).
+    #: Number of comparisons whose second arm was slower; ``sign_p`` tests a fair coin.
     positive: int
     sign_p: float
     p_values: tuple[float, ...]
-    verdicts: dict[str, int]
+    verdicts: dict[str, int]  #: How many got each label with the margin applied.
 
     @property
     def in_band(self) -> bool:
@@ -64,18 +59,12 @@ class FalsePositives:
 
 @dataclass(frozen=True)
 class Power:
-    """Trials of one slowdown.
+    """Trials of one slowdown."""
 
-    Attributes:
-        level: The slowdown asked for; ``planted``: mean of what was planted (equal if synthetic).
-        slower: Trials called SLOWER.
-        median_change: Median of the estimated changes, to be held against ``planted``.
-    """
-
-    level: float
-    planted: float
-    median_change: float
-    slower: Share
+    level: float  #: The slowdown asked for.
+    planted: float  #: Mean of what was planted (equal if synthetic).
+    median_change: float  #: Median of the estimated changes, to be held against ``planted``.
+    slower: Share  #: Trials called SLOWER.
     verdicts: dict[str, int]
     target: bool = False
 
@@ -91,22 +80,15 @@ class SequentialControl:
 
 @dataclass(frozen=True)
 class SessionSpread:
-    """A standard deviation between sessions, in ln units.
+    """A standard deviation between sessions, in ln units."""
 
-    Attributes:
-        sd: Estimate, floored at 0; ``upper``: 95 % upper limit.
-        df: Degrees of freedom of sd^2, 0 if nothing is left of it.
-        sessions: Number of sessions it rests on.
-        source: The calibration it comes from.
-        total: Variance of one value, sd^2 and the block variance together; None in records that
-            are older than this field.
-    """
-
-    sd: float
-    df: float
-    upper: float
-    sessions: int
-    source: str = ""
+    sd: float  #: Estimate, floored at 0.
+    df: float  #: Degrees of freedom of sd^2, 0 if nothing is left of it.
+    upper: float  #: 95 % upper limit.
+    sessions: int  #: Number of sessions it rests on.
+    source: str = ""  #: The calibration it comes from.
+    #: Variance of one value, sd^2 and the block variance together; None in records that are older
+    #: than this field.
     total: float | None = None
 
     @property
@@ -128,15 +110,7 @@ class SessionSpread:
 
 @dataclass(frozen=True)
 class CalibrationRecord:
-    """One attempt at calibration; attempts are never overwritten.
-
-    Attributes:
-        comparison_spread: Of the A/B difference: what ``ab`` takes as ``session_sd``.
-        level_spread: Of one arm's ln median: what two tables of separate runs differ by.
-        session_aware: False positives when each comparison is judged with the comparison spread of
-            the *other* sessions; None with too few sessions.
-        protocol: Seeds, reps, blocks, L2 mode and the like, as the runner used them.
-    """
+    """One attempt at calibration; attempts are never overwritten."""
 
     schema: Literal["kernelbench.calibration/1"]
     id: str
@@ -148,15 +122,20 @@ class CalibrationRecord:
     margin: float
     alpha: float
     false_positives: FalsePositives
+    #: False positives when each comparison is judged with the comparison spread of the *other*
+    #: sessions; None with too few sessions.
     session_aware: FalsePositives | None
     planted: tuple[Power, ...]
     synthetic: tuple[Power, ...]
     sequential: SequentialControl | None
+    #: Of the A/B difference: what ``ab`` takes as ``session_sd``.
     comparison_spread: SessionSpread | None
+    #: Of one arm's ln median: what two tables of separate runs differ by.
     level_spread: SessionSpread | None
     target_slowdown: float
     complete: bool = True
     samples_file: str | None = None
+    #: Seeds, reps, blocks, L2 mode and the like, as the runner used them.
     protocol: dict[str, Any] = field(default_factory=dict)
 
     def findings(self) -> list[str]:
@@ -232,11 +211,7 @@ def save_calibration(record: CalibrationRecord, results: Path) -> Path:
 
 
 def read_calibration(path: Path) -> CalibrationRecord:
-    """Read and validate one calibration.
-
-    Raises:
-        RecordError: If the file is absent, broken or of another schema version.
-    """
+    """Read and validate one calibration; RecordError if it is broken or of another schema."""
     hint = "run `kernelbench calibrate` again"
     return json_file.read_document(path, CalibrationRecord, CALIBRATION_SCHEMA, "calibration", hint)
 

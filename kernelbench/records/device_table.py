@@ -24,32 +24,24 @@ _REASON_LENGTH = 120
 
 @dataclass(frozen=True)
 class TableRow(WithMetrics):
-    """One step on one shape in one L2 state, over all input classes of the run.
-
-    Attributes:
-        l2: ``cold``, ``warm``, or ``none`` where nothing was timed on a GPU.
-        status: ``pass`` if every class that ran is right; else that of the first that is not.
-        exact: Whether every class is right to the last bit; None if none ran to its end.
-        classes: Number of input classes that ran.
-        max_abs_err, rel_rms_err: The largest of the classes.
-        metrics: Of the class that was timed.
-        run: When the run ended, as its identifier begins: ``20261120T224026Z``.
-        reason: Why the status is not ``pass``.
-    """
+    """One step on one shape in one L2 state, over all input classes of the run."""
 
     step: str
     shape: str
     executor: str
-    l2: str
+    l2: str  #: ``cold``, ``warm``, or ``none`` where nothing was timed on a GPU.
+    #: ``pass`` if every class that ran is right; else that of the first that is not.
     status: ResultStatus
+    #: Whether every class is right to the last bit; None if none ran to its end.
     exact: bool | None
-    classes: int
+    classes: int  #: Number of input classes that ran.
+    #: ``max_abs_err``, ``rel_rms_err``: The largest of the classes.
     max_abs_err: float | None
     rel_rms_err: float | None
-    metrics: Metrics
+    metrics: Metrics  #: Of the class that was timed.
     sol_us: float | None
-    run: str
-    reason: str
+    run: str  #: When the run ended, as its identifier begins: ``20261120T224026Z``.
+    reason: str  #: Why the status is not ``pass``.
 
     @property
     def date(self) -> str:
@@ -193,12 +185,7 @@ def _metric_cells(name: Metric, metrics: Metrics) -> list[object]:
 
 
 def read_csv(path: Path) -> dict[TableKey, TableRow]:
-    """The rows of a ``table.csv``.
-
-    Raises:
-        RecordError: If it is absent, broken or has other columns; :func:`store.rebuild_tables`
-            makes it anew.
-    """
+    """The rows of a ``table.csv``; RecordError if broken, which ``rebuild_tables`` mends."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         reader = csv.DictReader(lines, restkey="beyond", restval="", strict=True)
@@ -296,11 +283,7 @@ def write_markdown(device: str, newest: str, rows: Sequence[TableRow]) -> str:
 
 
 def read_head(path: Path) -> tuple[str, str]:
-    """The device that a ``table.md`` is of, and the newest run that it knows.
-
-    Raises:
-        RecordError: If it cannot be read or does not say.
-    """
+    """The device of a ``table.md``, and the newest run that it knows; or RecordError."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:

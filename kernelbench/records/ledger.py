@@ -35,16 +35,7 @@ class ArmRecord:
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """One comparison: one shape and one metric.
-
-    Attributes:
-        verdict: ``FASTER``, ``SLOWER``, ``SAME``, ``AMBIGUOUS`` or ``NOT MEASURED``.
-        base_us, cand_us: Medians of a time, in microseconds; None of another metric, whose medians
-            are among the figures.
-        change: Change of the metric as a fraction; ci: its interval; None if nothing was measured.
-        figures: Every other number of the estimate, by name.
-        samples_file: Raw samples, relative to the results folder.
-    """
+    """One comparison: one shape and one metric."""
 
     schema: Literal["kernelbench.comparison/1"]
     id: str
@@ -57,16 +48,19 @@ class LedgerEntry:
     shape: str
     metric: str
     method: str
-    verdict: str
+    verdict: str  #: ``FASTER``, ``SLOWER``, ``SAME``, ``AMBIGUOUS`` or ``NOT MEASURED``.
     reason: str
+    #: ``base_us``, ``cand_us``: Medians of a time, in microseconds; None of another metric, whose
+    #: medians are among the figures.
     base_us: float | None
     cand_us: float | None
-    change: float | None
-    ci: tuple[float, float] | None
+    change: float | None  #: Change of the metric as a fraction.
+    ci: tuple[float, float] | None  #: Its interval; None if nothing was measured.
     p_holm: float | None
+    #: Every other number of the estimate, by name.
     figures: dict[str, Any] = field(default_factory=dict)
     protocol: dict[str, Any] = field(default_factory=dict)
-    samples_file: str | None = None
+    samples_file: str | None = None  #: Raw samples, relative to the results folder.
 
     def median(self, arm: Literal["base", "cand"]) -> float | None:
         """Of an arm, in the unit of the metric: of one that is no time it is among the figures."""
@@ -87,11 +81,7 @@ def path_of(results: Path) -> Path:
 
 
 def append(results: Path, entries: Sequence[LedgerEntry]) -> None:
-    """Add entries at the end, all or none.
-
-    Raises:
-        EnvironmentProblem: If the file cannot be written or another process holds it.
-    """
+    """Add entries at the end, all or none; EnvironmentProblem if the file is held or unwritable."""
     from filelock import FileLock, Timeout
 
     path = path_of(results)
@@ -123,11 +113,7 @@ def append(results: Path, entries: Sequence[LedgerEntry]) -> None:
 
 
 def read_ledger(results: Path) -> list[LedgerEntry]:
-    """Every entry, oldest first; empty if there is no ledger.
-
-    Raises:
-        RecordError: At the first line that is not an entry, with its number.
-    """
+    """Every entry, oldest first; RecordError, with its number, for a line that is none."""
     path = path_of(results)
     entries = []
     for file in (path.with_name(f"{path.name}.gz"), path):

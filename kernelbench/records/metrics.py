@@ -19,20 +19,13 @@ Metric = Literal["device", "call", "inside", "energy"]
 
 @dataclass(frozen=True)
 class MetricKind:
-    """What a metric is. Of every metric less is better.
+    """What a metric is. Of every metric less is better."""
 
-    Attributes:
-        unit: As JSON and CSV name it (``us``); ``symbol``: as people read it (``µs``).
-        title: What it is called in a sentence.
-        method: How it is usually measured on a GPU; tables leave that word out.
-        source: What it is read from.
-    """
-
-    unit: str
-    symbol: str
-    title: str
-    method: str
-    source: str
+    unit: str  #: As JSON and CSV name it (``us``).
+    symbol: str  #: As people read it (``µs``).
+    title: str  #: What it is called in a sentence.
+    method: str  #: How it is usually measured on a GPU; tables leave that word out.
+    source: str  #: What it is read from.
 
 
 #: In the order in which they are shown; the first that a row has stands for it.
@@ -119,11 +112,7 @@ def shown(rows: Iterable[WithMetrics]) -> list[Metric]:
 
 
 def summarize(samples: Sequence[float], method: str) -> Summary:
-    """Order statistics of raw samples; none is dropped.
-
-    Raises:
-        ValueError: If there are no samples.
-    """
+    """Order statistics of raw samples, none of which is dropped; ValueError without samples."""
     import numpy as np
 
     values = np.asarray(samples, dtype=np.float64)

@@ -25,22 +25,18 @@ OUTCOMES_SCHEMA: Literal["kernelbench.outcomes/1"] = "kernelbench.outcomes/1"
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """How one step on one shape ended with one input class.
-
-    Attributes:
-        emulation: What was emulated, as the record has it; None on any other executor.
-        device: What the run ran on; ``run``: its identifier.
-    """
+    """How one step on one shape ended with one input class."""
 
     step: str
     shape: str
     executor: str
     inputs: str
+    #: What was emulated, as the record has it; None on any other executor.
     emulation: Mapping[str, Any] | None
     status: ResultStatus
     reason: str
-    device: str
-    run: str
+    device: str  #: What the run ran on.
+    run: str  #: Its identifier.
 
 
 #: The executor that a record's ``extra["emulation"]`` is of.
@@ -80,11 +76,7 @@ def path_of_outcomes(results: Path) -> Path:
 
 
 def read_outcomes(results: Path) -> Outcomes:
-    """The outcomes that a results folder keeps; none if it has no such file.
-
-    Raises:
-        RecordError: If the file is broken or of another version.
-    """
+    """The outcomes that a results folder keeps, if any; RecordError for a broken file."""
     path = path_of_outcomes(results)
     if not path.is_file():
         return {}
@@ -131,11 +123,7 @@ def outcomes_text(outcomes: Outcomes) -> str:
 
 
 def write_outcomes(results: Path, outcomes: Outcomes) -> Path:
-    """Write the file atomically and return its path.
-
-    Raises:
-        EnvironmentProblem: If it cannot be written.
-    """
+    """Write the file atomically; its path, or EnvironmentProblem."""
     path = path_of_outcomes(results)
     write_text(path, outcomes_text(outcomes))
     return path

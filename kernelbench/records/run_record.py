@@ -42,19 +42,12 @@ UNKNOWN: tuple[ResultStatus, ...] = ("skipped", *UNJUDGED)
 
 @dataclass(frozen=True)
 class ReadFloor:
-    """How long it took, in the same run, only to read what a step must read.
+    """How long it took, in the same run, only to read what a step must read."""
 
-    Attributes:
-        bytes: Bytes read once: those of :attr:`kernelbench.project.problem.Work.bytes_read`.
-        us: Median in microseconds of one graph replay between events, L2 as for the step.
-        reps: Timed repetitions.
-        method: What read them: ``bulk copies``, ``vector loads`` or ``torch.sum``.
-    """
-
-    bytes: int
-    us: float
-    reps: int
-    method: str
+    bytes: int  #: Bytes read once: those of :attr:`kernelbench.project.problem.Work.bytes_read`.
+    us: float  #: Median in microseconds of one graph replay between events, L2 as for the step.
+    reps: int  #: Timed repetitions.
+    method: str  #: What read them: ``bulk copies``, ``vector loads`` or ``torch.sum``.
 
 
 @dataclass(frozen=True)
@@ -217,11 +210,7 @@ def write_samples(path: Path, value: Any) -> None:
 
 
 def read_samples(path: Path) -> Any:
-    """Read what :func:`write_samples` wrote.
-
-    Raises:
-        RecordError: If the file is absent or broken.
-    """
+    """Read what :func:`write_samples` wrote; RecordError if the file is absent or broken."""
     try:
         return read_json(path)
     except RecordError as error:
@@ -234,20 +223,12 @@ def write_run(path: Path, record: RunRecord) -> None:
 
 
 def read_run(path: Path) -> RunRecord:
-    """Read and validate one run record, saved or from ``run --json``, of any schema so far.
-
-    Raises:
-        RecordError: If the file is absent, broken, of a later schema or not a run record.
-    """
+    """A run record of any schema so far, saved or from ``run --json``; or RecordError."""
     return parse_run(read_json(path), str(path))
 
 
 def parse_run(value: Any, where: str) -> RunRecord:
-    """Validate a run record that came from ``where``, after bringing it to this version's schema.
-
-    Raises:
-        RecordError: If it is not a run record, or of a later schema.
-    """
+    """A run record from ``where``, brought to this version's schema; RecordError if it is none."""
     found = value.get("schema") if isinstance(value, dict) else None
     value = upgraded(value) if isinstance(value, dict) else value
     if not isinstance(value, dict) or value.get("schema") != RUN_SCHEMA:
@@ -272,12 +253,7 @@ def id_of(path: Path) -> str:
 
 
 def list_runs(folder: Path, device: str = "*") -> list[Path]:
-    """Saved run records below a results folder (``results/<device>/runs``), oldest first.
-
-    Args:
-        folder: The results folder.
-        device: Name of the device's folder; all by default.
-    """
+    """Saved run records below a results folder, of one device's folder or all, oldest first."""
     found: dict[tuple[str, Path], Path] = {}
     for suffix in (PLAIN_SUFFIX, RUN_SUFFIX):
         for path in folder.glob(f"{device}/runs/*{suffix}"):

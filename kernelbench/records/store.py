@@ -97,11 +97,7 @@ def _unfinished(device: Path, own: str) -> dict[str, RunRecord]:
 
 
 def rebuild_tables(device: Path) -> None:
-    """Make the tables of one device folder anew from its records, under its lock.
-
-    Raises:
-        EnvironmentProblem: If another process holds the lock for a minute, or on a full disk.
-    """
+    """Make a device's tables anew from its records, under its lock; or EnvironmentProblem."""
     with _locked(device):
         _write(derived_tables(device))
 
@@ -171,12 +167,7 @@ def newest_figures(folder: Path) -> tuple[dict[str, list[TableRow]], list[str]]:
 
 
 def load_runs(folder: Path, device: str = "*") -> tuple[list[RunRecord], list[str]]:
-    """Readable runs below a results folder, oldest first, and a line for each unreadable one.
-
-    Args:
-        folder: The results folder.
-        device: Name of the device's folder; all by default.
-    """
+    """Readable runs of a device's folder (or all), oldest first; a line for each unreadable one."""
     return read_each(run_record.list_runs(folder, device), run_record.read_run)
 
 

@@ -1,4 +1,4 @@
-"""Rows of saved runs, one for each input class: the newest of each kind, as Markdown and CSV."""
+"""Rows of saved runs, one for each input class: the newest of each kind, and as CSV."""
 
 from __future__ import annotations
 
@@ -7,55 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kernelbench.base.table import Row, csv_text, markdown
+from kernelbench.base.table import Row, csv_text
 from kernelbench.records.metrics import METRICS, Metric, Summary, shown
 from kernelbench.records.run_record import UNKNOWN, Result, RunRecord
-
-
-def rows_markdown(rows: Sequence[Saved]) -> str:
-    """A Markdown table, one line a row; regenerated, never edited."""
-    if not rows:
-        return "No rows.\n"
-    metrics = shown(row.result for row in rows)
-    environment = rows[-1].run.environment
-    driver = f", driver {environment.driver}" if environment.driver else ""
-    cuda = f", CUDA {environment.cuda}" if environment.cuda else ""
-    lines = [
-        "<!-- Generated from the records in runs/ by kernelbench; do not edit. -->",
-        f"# {environment.device}",
-        "",
-        (
-            f"Torch {environment.torch}{driver}{cuda}. Medians; 5th–95th percentile in brackets. "
-            "Fraction = speed of light / device time (call time where that is all there is)."
-        ),
-        "",
-        *markdown([_for_people(row, metrics) for row in rows]),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _for_people(row: Saved, metrics: Sequence[Metric]) -> Row:
-    result = row.result
-    return {
-        "step": result.step,
-        "shape": result.shape,
-        "inputs": result.inputs,
-        "executor": result.executor,
-        "L2": row.run.protocol.l2,
-        "status": result.status + (f": {result.reason}" if result.reason else ""),
-        "exact": {True: "yes", False: "no", None: ""}[result.exact],
-        "max abs err": "" if result.max_abs_err is None else f"{result.max_abs_err:.3g}",
-        "rel rms err": "" if result.rel_rms_err is None else f"{result.rel_rms_err:.3g}",
-        **{
-            f"{name} {METRICS[name].symbol}": metric_cell(result.metrics.get(name))
-            for name in metrics
-        },
-        "speed of light µs": "" if result.sol_us is None else f"{result.sol_us:.2f}",
-        "fraction": fraction_cell(result.sol_us, result.time),
-        "SM MHz": "" if result.sm_mhz is None else f"{result.sm_mhz:.0f}",
-        "date": row.run.created[:10],
-        "notes": "; ".join(result.notes),
-    }
 
 
 def metric_cell(summary: Summary | None) -> str:

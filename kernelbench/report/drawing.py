@@ -60,17 +60,11 @@ def page_colours() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Mark:
-    """What a drawn point is of.
+    """What a drawn point is of."""
 
-    Attributes:
-        step: The step that it leads to.
-        told: The point in words; empty for a text, which says it.
-        values: Its figures, as recorded.
-    """
-
-    step: str
-    told: str
-    values: tuple[float, ...]
+    step: str  #: The step that it leads to.
+    told: str  #: The point in words; empty for a text, which says it.
+    values: tuple[float, ...]  #: Its figures, as recorded.
 
 
 @dataclass
@@ -92,12 +86,7 @@ def can_draw() -> bool:
 
 
 def require_drawable(path: str) -> None:
-    """Refuse a file that nothing can be drawn to.
-
-    Raises:
-        UsageError: For another kind of file.
-        EnvironmentProblem: If matplotlib is missing.
-    """
+    """UsageError for a file of another kind, EnvironmentProblem without matplotlib."""
     if Path(path).suffix not in SUFFIXES:
         raise UsageError(
             f"cannot draw to {path}", f"name a file that ends in {', '.join(SUFFIXES)}"
@@ -128,11 +117,7 @@ def drawing_settings() -> Iterator[None]:
 
 
 def save_figure(figure: Any, path: str) -> None:
-    """Write a figure to a ``.png``, ``.svg`` or ``.pdf`` file.
-
-    Raises:
-        EnvironmentProblem: If the file cannot be written.
-    """
+    """Write a figure to a ``.png``, ``.svg`` or ``.pdf`` file, or raise EnvironmentProblem."""
     # No date, no version of the library.
     unsaid: dict[str, dict[str, None]] = {
         ".svg": dict.fromkeys(("Date", "Creator", "Format", "Type")),

@@ -40,36 +40,26 @@ class LadderPoint:
 
 @dataclass(frozen=True)
 class LadderSeries:
-    """Times from one source on one device.
-
-    Attributes:
-        measured: Whether they were measured here; else reported.
-        floor_us: Speed of light of the device's datasheet; None if its datasheet is not known.
-    """
+    """Times from one source on one device."""
 
     label: str
     device: str
-    measured: bool
+    measured: bool  #: Whether they were measured here; else reported.
     points: tuple[LadderPoint, ...]
+    #: Speed of light of the device's datasheet; None if its datasheet is not known.
     floor_us: float | None
 
 
 @dataclass(frozen=True)
 class Ladder:
-    """What a plot shows.
-
-    Attributes:
-        steps: Of the main line, in order. What stands beside it is no rung.
-        edges: Parent and child.
-        titles: What each step changes.
-    """
+    """What a plot shows."""
 
     title: str
-    steps: tuple[str, ...]
-    edges: tuple[tuple[str, str], ...]
+    steps: tuple[str, ...]  #: Of the main line, in order. What stands beside it is no rung.
+    edges: tuple[tuple[str, str], ...]  #: Parent and child.
     series: tuple[LadderSeries, ...]
     shape: str = ""
-    titles: dict[str, str] = field(default_factory=dict)
+    titles: dict[str, str] = field(default_factory=dict)  #: What each step changes.
 
 
 def ladder(context: Context, tree: Tree, shapes: Sequence[str] = ()) -> Ladder:
@@ -159,12 +149,7 @@ def _measured(nodes: Sequence[Node], shape: str) -> Iterator[LadderSeries]:
 
 
 def save_ladder(drawn: Ladder, path: str) -> None:
-    """Draw a ladder to a ``.png``, ``.svg`` or ``.pdf`` file.
-
-    Raises:
-        UsageError: For another kind of file.
-        EnvironmentProblem: If matplotlib is missing, or the file cannot be written.
-    """
+    """Draw a ladder to a file; errors as of ``drawing.require_drawable`` and ``save_figure``."""
     drawing.draw_to(path, lambda: ladder_figure(drawn, FILE_PALETTE, Marks()), drawn.title)
 
 

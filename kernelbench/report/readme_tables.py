@@ -121,11 +121,7 @@ def updated_results(project: Project) -> Iterator[tuple[Path, str, str]]:
 
 
 def updated_readmes(project: Project, lineages: Lineages) -> Iterator[tuple[Path, str, str]]:
-    """Every README with a generated part: (file, its text now, its text up to date).
-
-    Raises:
-        UsageError: If a README has an unpaired marker; names the file.
-    """
+    """READMEs with generated parts, their texts now and up to date; UsageError at bad markers."""
     # The newest timed row per step, shape and L2 mode among committed runs on GPUs.
     rows = [
         row

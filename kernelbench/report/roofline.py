@@ -29,16 +29,12 @@ from kernelbench.worker.messages import CeilingsMeasured
 
 @dataclass(frozen=True)
 class Device:
-    """The device that floors are computed for.
-
-    Attributes:
-        assumed: Why this device, if neither the user nor the machine named it; else empty.
-    """
+    """The device that floors are computed for."""
 
     name: str
     datasheet: Ceilings | None
     measured: Ceilings | None
-    assumed: str = ""
+    assumed: str = ""  #: Why this device, if neither the user nor the machine named it; else empty.
 
 
 @dataclass(frozen=True)
@@ -51,24 +47,17 @@ class SourcedFloor:
 
 @dataclass(frozen=True)
 class StepTime:
-    """The newest passing measurement of a step on a shape in one L2 mode.
-
-    Attributes:
-        time_us: Median device time, or call time where there is no device time (``metric``).
-        sol_us: Speed of light by the datasheet, for the inputs that were drawn.
-        fraction: Speed of light over time, by the datasheet; ``fraction_measured``: by the
-            measured ceilings. None where there are no such ceilings.
-        below_floor: Faster than possible: a failure.
-    """
+    """The newest passing measurement of a step on a shape in one L2 mode."""
 
     step: str
     l2: L2Mode
     metric: Metric
-    time_us: float
-    sol_us: float | None
-    fraction: float | None
+    time_us: float  #: Median device time, or call time where there is no device time (``metric``).
+    sol_us: float | None  #: Speed of light by the datasheet, for the inputs that were drawn.
+    fraction: float | None  #: Speed of light over time, by the datasheet.
+    #: By the measured ceilings. None where there are no such ceilings.
     fraction_measured: float | None
-    below_floor: bool
+    below_floor: bool  #: Faster than possible: a failure.
     run: str
     created: str
 

@@ -40,34 +40,25 @@ class SweepPoint:
 
 @dataclass(frozen=True)
 class SweepLine:
-    """One step over the sizes, or a floor.
-
-    Attributes:
-        kind: ``read floor``: the time to read once what must be read, measured in the same runs;
-            ``speed of light``: by the device's datasheet.
-        drawn: Whether the drawing has it; tables have all.
-    """
+    """One step over the sizes, or a floor."""
 
     name: str
+    #: ``read floor``: the time to read once what must be read, measured in the same runs; ``speed
+    #: of light``: by the device's datasheet.
     kind: LineKind
     points: tuple[SweepPoint, ...]
-    drawn: bool
+    drawn: bool  #: Whether the drawing has it; tables have all.
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Times of one lineage and its peers over one dimension, on one device with a cold L2.
-
-    Attributes:
-        rest: The dimensions that stay.
-        metric: Of which time, ``device`` or ``call``.
-    """
+    """Times of one lineage and its peers over one dimension, on one device with a cold L2."""
 
     lineage: str
     dimension: str
-    rest: str
+    rest: str  #: The dimensions that stay.
     device: str
-    metric: str
+    metric: str  #: Of which time, ``device`` or ``call``.
     sizes: tuple[int, ...]
     lines: tuple[SweepLine, ...]
 

@@ -13,16 +13,11 @@ from kernelbench.project.model import UNITS
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of text.
-
-    Attributes:
-        right: Headings of the columns of figures.
-        notes: What a reader of the columns must know, a line each.
-    """
+    """A table of text."""
 
     rows: tuple[Row, ...]
-    right: tuple[str, ...]
-    notes: tuple[str, ...]
+    right: tuple[str, ...]  #: Headings of the columns of figures.
+    notes: tuple[str, ...]  #: What a reader of the columns must know, a line each.
 
 
 def grid(tree: Tree) -> Grid:

@@ -37,12 +37,7 @@ def verdict_bars(comparison: Comparison) -> tuple[VerdictBar, ...]:
 
 
 def save_verdicts(comparison: Comparison, path: str) -> None:
-    """Draw a comparison to a ``.png``, ``.svg`` or ``.pdf`` file.
-
-    Raises:
-        UsageError: If nothing was timed, or for another kind of file.
-        EnvironmentProblem: If matplotlib is missing, or the file cannot be written.
-    """
+    """Draw a comparison, else UsageError; other errors as of ``drawing.require_drawable``."""
     drawing.require_drawable(path)
     bars = verdict_bars(comparison)
     if not bars:

@@ -30,21 +30,16 @@ svg.waits { width: 100%; max-width: 760px; font: 12px system-ui, "DejaVu Sans", 
 
 @dataclass(frozen=True)
 class WaitGraph:
-    """Nodes and edges.
+    """Nodes and edges."""
 
-    Attributes:
-        waiters: Warps, by their place in the picture.
-        objects: What they wait for: a CTA, a rank and a name; of lanes of a warp, that warp, too.
-        waits: For each waiter the place of its object; the first one is what nothing ends.
-        ends: From an object to the waiters that would have to end its wait.
-        left_out: Waiters that are not shown.
-    """
-
-    waiters: tuple[Waiting, ...]
+    waiters: tuple[Waiting, ...]  #: Warps, by their place in the picture.
+    #: What they wait for: a CTA, a rank and a name; of lanes of a warp, that warp, too.
     objects: tuple[Waiting, ...]
+    #: For each waiter the place of its object; the first one is what nothing ends.
     waits: tuple[int, ...]
+    #: From an object to the waiters that would have to end its wait.
     ends: tuple[tuple[int, int], ...]
-    left_out: int
+    left_out: int  #: Waiters that are not shown.
 
 
 def wait_graph(waits: Sequence[Waiting]) -> WaitGraph:

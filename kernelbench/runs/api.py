@@ -38,15 +38,11 @@ from kernelbench.worker.launcher import Launcher
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What a run is about to do.
-
-    Attributes:
-        timing: None if nothing is timed.
-    """
+    """What a run is about to do."""
 
     steps: tuple[StepRun, ...]
     settings: Measuring
-    timing: Timing | None
+    timing: Timing | None  #: None if nothing is timed.
 
 
 def run(

@@ -16,22 +16,16 @@ from kernelbench.records.run_record import Result
 
 @dataclass(frozen=True)
 class Standing:
-    """One step on one shape, all times being medians of the same run in microseconds.
-
-    Attributes:
-        metric: ``device`` or ``call``; us: its time.
-        best_peer: The fastest peer that is right; empty if none was timed.
-        best_peer_us: That peer's time.
-        floor_us: Time of a read-only stream over the bytes that the step must read, measured after
-            the step; None where it was not.
-    """
+    """One step on one shape, all times being medians of the same run in microseconds."""
 
     step: str
     shape: str
-    metric: str
-    us: float
-    best_peer: str = ""
-    best_peer_us: float | None = None
+    metric: str  #: ``device`` or ``call``.
+    us: float  #: Its time.
+    best_peer: str = ""  #: The fastest peer that is right; empty if none was timed.
+    best_peer_us: float | None = None  #: That peer's time.
+    #: Time of a read-only stream over the bytes that the step must read, measured after the step;
+    #: None where it was not.
     floor_us: float | None = None
 
     @property

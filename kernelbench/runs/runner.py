@@ -44,32 +44,20 @@ from kernelbench.worker.messages import (
 
 @dataclass(frozen=True)
 class StepRun:
-    """One step with all that is asked of it.
-
-    Attributes:
-        shapes: Shapes to run, in order.
-        classes: Input classes to check, the timed one first.
-        skip: Shape name to the limit of the step that it breaks.
-    """
+    """One step with all that is asked of it."""
 
     step: Step
     lineage: Lineage
     problem: Problem
-    shapes: tuple[Any, ...]
-    classes: tuple[str, ...]
+    shapes: tuple[Any, ...]  #: Shapes to run, in order.
+    classes: tuple[str, ...]  #: Input classes to check, the timed one first.
     target: Target
+    #: Shape name to the limit of the step that it breaks.
     skip: dict[str, str] = field(default_factory=dict)
 
 
 class Runner:
-    """Runs steps one after another and yields their rows.
-
-    Attributes:
-        environment: The machine, as the first worker found it; None before.
-        samples: Raw samples, one entry per step, shape and metric.
-        reports: What the emulator found: step, shape, input class, report.
-        internal_errors: What went wrong in kernelbench itself.
-    """
+    """Runs steps one after another and yields their rows."""
 
     def __init__(
         self,
@@ -87,10 +75,13 @@ class Runner:
         self._timing = timing
         self._call_limit_s = call_limit_s
         self._on_progress = on_progress or (lambda _text: None)
+        #: The machine, as the first worker found it; None before.
         self.environment: Environment | None = None
+        #: Raw samples, one entry per step, shape and metric.
         self.samples: list[dict[str, Any]] = []
+        #: What the emulator found: step, shape, input class, report.
         self.reports: list[tuple[str, str, str, EmulatorReport]] = []
-        self.internal_errors: list[HarnessDefect] = []
+        self.internal_errors: list[HarnessDefect] = []  #: What went wrong in kernelbench itself.
         self._failed: JobFailed | None = None
         self._binary_sha: str | None = None
 
@@ -149,11 +140,7 @@ class Runner:
             left = left[done:]
 
     def _failure(self, failed: JobFailed | None, ending: WorkerExit | None) -> Failure:
-        """Why the worker did not go on.
-
-        Raises:
-            EnvironmentProblem: If it never came as far as the step.
-        """
+        """Why the worker did not go on; EnvironmentProblem if it never came as far as the step."""
         if failed is not None:
             if failed.traceback:
                 self.internal_errors.append(internal_error(failed.reason, failed.traceback))

@@ -63,26 +63,15 @@ class MeasuringOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Measuring:
-    """How something is measured.
+    """How something is measured; UsageError if one of the values is out of its range."""
 
-    Attributes:
-        reps: Timed repetitions per arm.
-        l2: ``cold``: flushed before each repetition; ``warm``: back to back.
-        device: CUDA ordinal of the GPU.
-        seed: Of inputs, poison and order; drawn anew if not given.
-        timeout_s: Seconds after which a call of a step counts as hung.
-        budget_s: Seconds of timed work per shape (and session) on a CPU.
-
-    Raises:
-        UsageError: If one of them is out of its range.
-    """
-
-    reps: int = 500
-    l2: L2Mode = "cold"
-    device: int = 0
+    reps: int = 500  #: Timed repetitions per arm.
+    l2: L2Mode = "cold"  #: ``cold``: flushed before each repetition; ``warm``: back to back.
+    device: int = 0  #: CUDA ordinal of the GPU.
+    #: Of inputs, poison and order; drawn anew if not given.
     seed: int = field(default_factory=new_seed)
-    timeout_s: float = 120.0
-    budget_s: float = 10.0
+    timeout_s: float = 120.0  #: Seconds after which a call of a step counts as hung.
+    budget_s: float = 10.0  #: Seconds of timed work per shape (and session) on a CPU.
 
     def __post_init__(self) -> None:
         at_least("reps", self.reps, 1)
@@ -100,11 +89,7 @@ class Measuring:
         return cls(**{name: value for name, value in options.items() if value is not None})  # type: ignore[arg-type]
 
     def timing(self, *metrics: Metric, call: CallForm = "single", batch: int = 1) -> Timing:
-        """The protocol for these metrics, with the usual warm-ups.
-
-        Raises:
-            UsageError: If one of them is unknown.
-        """
+        """The protocol for these metrics, with usual warm-ups; UsageError for an unknown one."""
         for metric in metrics:
             one_of("metrics", metric, [*METRICS])
         return Timing(self.reps, WARMUPS, self.l2, call, metrics, self.budget_s, batch)
@@ -124,11 +109,7 @@ def names_of(given: Names | None) -> tuple[str, ...]:
 
 
 def step_names(given: Names) -> tuple[str, ...]:
-    """The steps that were named.
-
-    Raises:
-        UsageError: If none is.
-    """
+    """The steps that were named; UsageError if none is."""
     names = names_of(given)
     if not names:
         raise UsageError("no step is named", "`kernelbench list` shows them")
@@ -142,11 +123,7 @@ def call_text(function: str, *names: str) -> str:
 
 
 def require_results(folder: Path, hint: str = "choose another with --results") -> None:
-    """Refuse a results folder that could not be written or made, before hours of measuring.
-
-    Raises:
-        EnvironmentProblem: If it, or what exists of the way to a device's runs, is not writable.
-    """
+    """EnvironmentProblem for a results folder that could not be written, before hours of work."""
     devices = [gpu.name for gpu in gpus()] or [cpu_name()]
     require_writable_results(folder, devices, hint)
 

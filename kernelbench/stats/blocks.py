@@ -18,17 +18,14 @@ TRIM = 0.2
 class BlockSamples:
     """One session's samples, in microseconds, in the order of measuring.
 
-    Attributes:
-        base: Array [K, R]: K blocks of R reps of the base arm; ``cand``: the same of the candidate.
-        throttled: Array [K] of bool, blocks during which the device throttled; None if unknown.
-
     Raises:
         ValueError: On shapes that differ or hold fewer than 2 blocks, and on samples that are not
             finite and positive.
     """
 
-    base: Floats
-    cand: Floats
+    base: Floats  #: Array [K, R]: K blocks of R reps of the base arm.
+    cand: Floats  #: The same of the candidate.
+    #: Array [K] of bool, blocks during which the device throttled; None if unknown.
     throttled: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:

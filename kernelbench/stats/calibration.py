@@ -51,17 +51,12 @@ class AASample:
 
 @dataclass(frozen=True)
 class PlantedSample:
-    """One comparison whose candidate does extra work.
+    """One comparison whose candidate does extra work."""
 
-    Attributes:
-        level: The slowdown asked for, as a fraction; trials are grouped by it.
-        planted: The slowdown that the planted work makes by itself, measured apart.
-        target: Whether the level is margin + 2 MDE, where :data:`REQUIRED_POWER` is demanded.
-    """
-
-    level: float
-    planted: float
+    level: float  #: The slowdown asked for, as a fraction; trials are grouped by it.
+    planted: float  #: The slowdown that the planted work makes by itself, measured apart.
     samples: BlockSamples
+    #: Whether the level is margin + 2 MDE, where :data:`REQUIRED_POWER` is demanded.
     target: bool = False
 
 
@@ -80,11 +75,7 @@ def binomial_band(total: int, alpha: float = ALPHA) -> tuple[int, int]:
 
 
 def share(count: int, total: int) -> Share:
-    """A share with its exact 95 % interval.
-
-    Raises:
-        ValueError: If ``total`` is 0.
-    """
+    """A share with its exact 95 % interval; ValueError if ``total`` is 0."""
     from scipy import stats
 
     if total < 1:
@@ -94,11 +85,7 @@ def share(count: int, total: int) -> Share:
 
 
 def false_positives(verdicts: Sequence[Verdict], alpha: float = ALPHA) -> FalsePositives:
-    """Judge A/A comparisons, each a family of its own.
-
-    Raises:
-        ValueError: If there are none.
-    """
+    """Judge A/A comparisons, each a family of its own; ValueError if there are none."""
     from scipy import stats
 
     p_values = tuple(verdict.estimate.p for verdict in verdicts)

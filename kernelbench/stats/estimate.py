@@ -49,58 +49,48 @@ _TAIL_5 = 1.6448536269514722
 
 @dataclass(frozen=True)
 class Estimate:
-    """What one comparison found. Differences, errors and intervals are in ln units.
-
-    Attributes:
-        delta: ln(candidate / base); positive is slower.
-        se: Standard error with its degrees of freedom ``df``.
-        ci_lo, ci_hi: 1-alpha interval; ``tost_lo``, ``tost_hi``: the 1-2*alpha interval.
-        p: The p-value that decides (of no difference), before the family's correction.
-        p_perm: The sign-flip p alone; ``p_floor``: the smallest that this many flips can give.
-        rho1: Lag-1 autocorrelation of block differences; ``ess``: effective number of blocks.
-        correlated: Whether the error was widened for serial correlation; ``se_iid`` and ``df_iid``
-            are what they would be without.
-        mde: Smallest difference from zero found with probability 0.8; to be called SLOWER with
-            that probability a change must exceed ``margin`` by this much.
-        s_d: SD of block differences within sessions.
-        base_us, cand_us: Medians of raw reps, microseconds.
-        margin: Effective margin as a fraction: the largest of the one asked for, three session SDs
-            and one timer tick; ``margin_source`` says which.
-        within_session: The estimate speaks of this one process only: one session, spread unknown.
-        throttled: So many blocks throttled that they could not be dropped.
-    """
+    """What one comparison found. Differences, errors and intervals are in ln units."""
 
     sessions: int
     blocks: int
     dropped: int
     reps: int
+    #: ``base_us``, ``cand_us``: Medians of raw reps, microseconds.
     base_us: float
     cand_us: float
-    delta: float
-    se: float
+    delta: float  #: ln(candidate / base); positive is slower.
+    se: float  #: Standard error with its degrees of freedom ``df``.
     df: float
     se_iid: float
     df_iid: float
     alpha: float
+    #: ``ci_lo``, ``ci_hi``: 1-alpha interval; ``tost_lo``, ``tost_hi``: the 1-2*alpha interval.
     ci_lo: float
     ci_hi: float
     tost_lo: float
     tost_hi: float
-    p: float
-    p_perm: float
-    p_floor: float
+    p: float  #: The p-value that decides (of no difference), before the family's correction.
+    p_perm: float  #: The sign-flip p alone.
+    p_floor: float  #: The smallest that this many flips can give.
     welch: Welch
-    s_d: float
-    rho1: float
-    ess: float
+    s_d: float  #: SD of block differences within sessions.
+    rho1: float  #: Lag-1 autocorrelation of block differences.
+    ess: float  #: Effective number of blocks.
+    #: Whether the error was widened for serial correlation; ``se_iid`` and ``df_iid`` are what they
+    #: would be without.
     correlated: bool
+    #: Smallest difference from zero found with probability 0.8; to be called SLOWER with that
+    #: probability a change must exceed ``margin`` by this much.
     mde: float
+    #: Effective margin as a fraction: the largest of the one asked for, three session SDs and one
+    #: timer tick; ``margin_source`` says which.
     margin: float
     margin_source: Literal["asked", "session spread", "timer tick"]
     tick_fraction: float
     session_sd: float | None
+    #: The estimate speaks of this one process only: one session, spread unknown.
     within_session: bool
-    throttled: bool
+    throttled: bool  #: So many blocks throttled that they could not be dropped.
     notes: tuple[str, ...] = ()
 
     @property
@@ -260,17 +250,14 @@ def _require_in_range(
 
 @dataclass(frozen=True)
 class _BlockNoise:
-    """How block differences scatter within sessions.
-
-    Attributes:
-        mean: Variance of one session's mean, widened if ``correlated``; ``df`` its degrees of
-            freedom; ``iid_mean`` and ``iid_df`` are what they would be without.
-    """
+    """How block differences scatter within sessions."""
 
     s_d: float
     rho1: float
     ess: float
     correlated: bool
+    #: Variance of one session's mean, widened if ``correlated``; ``df`` its degrees of freedom;
+    #: ``iid_mean`` and ``iid_df`` are what they would be without.
     mean: float
     df: float
     iid_mean: float

@@ -26,18 +26,12 @@ MAX_SESSIONS = 30
 
 @dataclass(frozen=True)
 class Verdict:
-    """The decision on one comparison of a family.
-
-    Attributes:
-        p_holm: The Holm-adjusted p.
-        reason: Why it is AMBIGUOUS, or what qualifies the verdict; may be empty.
-        next_step: What would settle it, as an option of the command line; may be empty.
-    """
+    """The decision on one comparison of a family."""
 
     label: Label
-    p_holm: float
-    reason: str
-    next_step: str
+    p_holm: float  #: The Holm-adjusted p.
+    reason: str  #: Why it is AMBIGUOUS, or what qualifies the verdict; may be empty.
+    next_step: str  #: What would settle it, as an option of the command line; may be empty.
     estimate: Estimate
 
     @property

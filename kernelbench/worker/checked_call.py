@@ -36,29 +36,22 @@ A_STREAM = 16
 
 @dataclass(frozen=True)
 class Called:
-    """What came of a call.
+    """What came of a call."""
 
-    Attributes:
-        outputs: Copies; None if the call did not end well, and then ``reason`` says why.
-        poison: What the outputs held before.
-    """
-
+    #: Copies; None if the call did not end well, and then ``reason`` says why.
     outputs: list[torch.Tensor] | None
     report: EmulatorReport
     reason: str
-    poison: torch.Tensor
+    poison: torch.Tensor  #: What the outputs held before.
 
 
 class CheckedStep:
-    """A step that is loaded for the checker; every call is made by way of it.
-
-    Attributes:
-        prepare: Sets what else the launches of each call need, after the options are set.
-    """
+    """A step that is loaded for the checker; every call is made by way of it."""
 
     def __init__(self, job: CheckJob, problem: CompiledProblem, opened: OpenedStep) -> None:
         self.job = job
         self.problem = problem
+        #: Sets what else the launches of each call need, after the options are set.
         self.prepare: Callable[[Runtime], None] = lambda _runtime: None
         self.runtime: Runtime = opened.runtime
         self._opened = opened

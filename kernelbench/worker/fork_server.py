@@ -44,11 +44,7 @@ _SPARES = 3
 
 
 def _work(apart: int, messages: int, log: int, job_file: int, gate: int) -> None:
-    """The body of a worker; never returns to the launcher's loop.
-
-    Args:
-        apart: How many processes submissions take; see :mod:`kernelbench.isolation.sandbox`.
-    """
+    """The body of a worker, with ``apart`` processes for submissions; it never returns."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.setsid()
     end_with_parent()
@@ -90,14 +86,10 @@ def _be_in(environment: dict[str, str], folder: str) -> None:
 
 
 class _Workers:
-    """The workers that are alive, and those that are ready for a job.
-
-    Attributes:
-        control: The command line's socket; None while there is none.
-    """
+    """The workers that are alive, and those that are ready for a job."""
 
     def __init__(self, control: socket.socket | None, listening: socket.socket | None) -> None:
-        self.control = control
+        self.control = control  #: The command line's socket; None while there is none.
         self._listening = listening
         #: With the number of processes that its submissions have.
         self._alive: dict[int, int] = {}

@@ -72,11 +72,7 @@ from kernelbench.worker.series import ON_HOST, draw_series
 
 
 def attempt(work: Callable[[], None], report: Reporter) -> None:
-    """Do the work of a worker, and report what ends it that no step is to blame for.
-
-    Raises:
-        RuntimeError: A CUDA error that a step may have left behind: its worker is lost.
-    """
+    """Do a worker's work and report what no step is to blame for; RuntimeError of CUDA's errors."""
     try:
         work()
     except KernelbenchError as error:

@@ -19,94 +19,72 @@ JUDGE_ON_GPU = "KERNELBENCH_GPU_JUDGE"
 
 @dataclass(frozen=True)
 class Arm:
-    """A step as a worker loads it.
+    """A step as a worker loads it."""
 
-    Attributes:
-        step: The step; its ``entry`` is the file with ``custom_kernel``.
-        plant_us: Extra device time that calibration adds to each call, or None for none. With 0 the
-            call still carries the extra kernel, so that two arms differ in its duration only.
-    """
-
-    step: Step
+    step: Step  #: The step; its ``entry`` is the file with ``custom_kernel``.
+    #: Extra device time that calibration adds to each call, or None for none. With 0 the call still
+    #: carries the extra kernel, so that two arms differ in its duration only.
     plant_us: float | None = None
 
 
 @dataclass(frozen=True)
 class Timing:
-    """How to time; see ``measure/timing.py``.
-
-    Attributes:
-        budget_s: Bound on the timed part per shape on a CPU.
-        batch: Device replays in one event pair, over rotated input sets; above 1 only for kernels
-            so short that the timer's resolution shows.
-    """
+    """How to time; see ``measure/timing.py``."""
 
     reps: int
     warmups: int
     l2: L2Mode
     call: CallForm
     metrics: tuple[Metric, ...]
-    budget_s: float
+    budget_s: float  #: Bound on the timed part per shape on a CPU.
+    #: Device replays in one event pair, over rotated input sets; above 1 only for kernels so short
+    #: that the timer's resolution shows.
     batch: int = 1
 
 
 @dataclass(frozen=True)
 class RunJob:
-    """Check one step on some shapes, then time it.
-
-    Attributes:
-        lineage: The lineage that names the problem (a submission borrows one).
-        classes: Input classes to check; the first is timed if it passes.
-        target: Executor and device.
-        call_limit_s: Longest that a phase running the step's own code may take.
-        own_stream: Whether the step must be right on a stream of its own.
-        references: Folder of the references that several steps share, or empty.
-    """
+    """Check one step on some shapes, then time it."""
 
     arm: Arm
-    lineage: Lineage
+    lineage: Lineage  #: The lineage that names the problem (a submission borrows one).
     shapes: tuple[Any, ...]
-    classes: tuple[str, ...]
-    target: Target
+    classes: tuple[str, ...]  #: Input classes to check; the first is timed if it passes.
+    target: Target  #: Executor and device.
     seed: int
     timing: Timing | None
-    call_limit_s: float
-    own_stream: bool
-    references: str = ""
+    call_limit_s: float  #: Longest that a phase running the step's own code may take.
+    own_stream: bool  #: Whether the step must be right on a stream of its own.
+    references: str = ""  #: Folder of the references that several steps share, or empty.
 
 
 @dataclass(frozen=True)
 class CompareJob:
-    """Time two arms interleaved (ABBA), or one after the other (``sequential``), in one process.
-
-    Attributes:
-        classes: Input classes that both arms are checked on; the first one is timed.
-        check: Check both arms first. share: Which part of these checks (from 0) of how many is
-            this worker's.
-        gated: Whether to wait for the word before anything is timed, and before the end.
-        repeats: Comparisons to make in this process, one after another.
-        blocks, quads: The protocol's size: ``blocks × quads × 2`` repetitions an arm.
-        plants_us: For calibration: extra device time of the second arm, one comparison each, in
-            place of ``repeats``.
-    """
+    """Time two arms interleaved (ABBA), or one after the other (``sequential``), in one process."""
 
     base: Arm
     cand: Arm
     lineage: Lineage
     shape: Any
+    #: Input classes that both arms are checked on; the first one is timed.
     classes: tuple[str, ...]
     target: Target
     seed: int
     timing: Timing
+    #: ``blocks``, ``quads``: The protocol's size: ``blocks × quads × 2`` repetitions an arm.
     blocks: int
     quads: int
-    check: bool
+    check: bool  #: Check both arms first.
     call_limit_s: float
     own_stream: bool
-    repeats: int = 1
+    repeats: int = 1  #: Comparisons to make in this process, one after another.
     sequential: bool = False
+    #: For calibration: extra device time of the second arm, one comparison each, in place of
+    #: ``repeats``.
     plants_us: tuple[float, ...] = ()
+    #: Which part of these checks (from 0) of how many is this worker's.
     share: tuple[int, int] = (0, 1)
+    #: Whether to wait for the word before anything is timed, and before the end.
     gated: bool = False
 
 
@@ -116,67 +94,46 @@ HALF_A_ROUND, NO_ROUND = 0, -1
 
 @dataclass(frozen=True)
 class CheckJob:
-    """Run one compiled step on the emulator's checker under many schedules.
-
-    Attributes:
-        target: The emulator, whose number of SMs each launch chooses from ``sms``.
-        classes: Input classes, each with all schedules.
-        schedules: How many for each shape, class and number of SMs.
-        sequence: Whether also to make the calls of :mod:`kernelbench.worker.call_sequence`.
-        other_shape: A second shape for them; None if there is none.
-        sequence_sms: The number of SMs of the calls in sequence.
-        budget_s: Seconds after which no further round of schedules begins, for each shape and
-            class; 0 for no limit.
-        rounds: How many rounds of each class to run instead, whatever the time, ``HALF_A_ROUND`` or
-            ``NO_ROUND``; empty for as many as there is time for.
-        max_findings: How many different findings a launch keeps.
-        counters: Folder for the counts of branches; empty for none.
-        os_threads: OS threads of the emulation; 0 for one per core.
-    """
+    """Run one compiled step on the emulator's checker under many schedules."""
 
     step: Step
     lineage: Lineage
     shapes: tuple[Any, ...]
-    classes: tuple[str, ...]
-    target: Target
+    classes: tuple[str, ...]  #: Input classes, each with all schedules.
+    target: Target  #: The emulator, whose number of SMs each launch chooses from ``sms``.
     sms: tuple[int, ...]
-    schedules: int
+    schedules: int  #: How many for each shape, class and number of SMs.
     seed: int
     call_limit_s: float
-    max_findings: int
-    counters: str
-    os_threads: int
+    max_findings: int  #: How many different findings a launch keeps.
+    counters: str  #: Folder for the counts of branches; empty for none.
+    os_threads: int  #: OS threads of the emulation; 0 for one per core.
+    #: Whether also to make the calls of :mod:`kernelbench.worker.call_sequence`.
     sequence: bool = False
-    other_shape: Any = None
-    sequence_sms: int = 1
+    other_shape: Any = None  #: A second shape for them; None if there is none.
+    sequence_sms: int = 1  #: The number of SMs of the calls in sequence.
+    #: Seconds after which no further round of schedules begins, for each shape and class; 0 for no
+    #: limit.
     budget_s: float = 0.0
+    #: How many rounds of each class to run instead, whatever the time, ``HALF_A_ROUND`` or
+    #: ``NO_ROUND``; empty for as many as there is time for.
     rounds: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class ReplayJob:
-    """Run one schedule of a step again, or look for the shortest one that shows the same.
+    """Run one schedule of a step again, or look for the shortest one that shows the same."""
 
-    Attributes:
-        check: The shape, class and number of SMs, one of each, and the check's seed.
-        index: Which schedule of the check it was; ``calls``: which call of its sequence, or empty.
-        identity: What the schedule has shown: a finding's identity, or ``wrong``.
-        decisions: Those of the schedule; None: the seed draws them.
-        times: How often to run it.
-        fewest_s: Seconds to look for fewer decisions; 0: the schedule is run as it is.
-        trace: File for the trace of the last run; empty for none.
-        state: Whether to tell the state at the finding, of the last run.
-    """
-
-    check: CheckJob
-    index: int
-    calls: str
-    identity: str
+    check: CheckJob  #: The shape, class and number of SMs, one of each, and the check's seed.
+    index: int  #: Which schedule of the check it was.
+    calls: str  #: Which call of its sequence, or empty.
+    identity: str  #: What the schedule has shown: a finding's identity, or ``wrong``.
+    #: Those of the schedule; None: the seed draws them.
     decisions: tuple[Decision, ...] | None = None
-    times: int = 1
-    fewest_s: float = 0.0
-    trace: str = ""
-    state: bool = False
+    times: int = 1  #: How often to run it.
+    fewest_s: float = 0.0  #: Seconds to look for fewer decisions; 0: the schedule is run as it is.
+    trace: str = ""  #: File for the trace of the last run; empty for none.
+    state: bool = False  #: Whether to tell the state at the finding, of the last run.
 
     @property
     def lineage(self) -> Lineage:

@@ -76,11 +76,7 @@ class Launcher:
             self._process = None
 
     def begin(self) -> None:
-        """Start the launcher, and do not wait for it: what it imports takes seconds.
-
-        Raises:
-            EnvironmentProblem: On another system than Linux.
-        """
+        """Start the launcher and wait for no import; EnvironmentProblem if not on Linux."""
         if self._control is not None and (self._process is None or self._process.poll() is None):
             return
         if sys.platform != "linux":
@@ -134,11 +130,7 @@ class Launcher:
             worker.close()
 
     def start(self, job: Any) -> WorkerHandle:
-        """Give a job to a fresh worker, which is to be closed; several may run.
-
-        Raises:
-            EnvironmentProblem: If no worker can be started.
-        """
+        """Give a job to a fresh worker, to be closed later; EnvironmentProblem if none starts."""
         control = self._start()
         read_end, write_end = os.pipe()
         gate_read, gate_write = os.pipe()
@@ -211,11 +203,7 @@ class Launcher:
 
 
 def _pickled(job: Any) -> bytes:
-    """A job as a worker reads it.
-
-    Raises:
-        ProblemError: If its shapes are of a class that a worker cannot look up.
-    """
+    """A job as a worker reads it; ProblemError if its shapes' class cannot be looked up there."""
     try:
         return pickle.dumps(job)
     except (pickle.PicklingError, AttributeError, TypeError) as error:

@@ -36,15 +36,11 @@ class PhaseBegins:
 
 @dataclass(frozen=True)
 class JobFailed:
-    """Something other than a step ended the job: ``status`` says what.
-
-    Attributes:
-        reason: One line. traceback: Of a defect in kernelbench; else empty.
-    """
+    """Something other than a step ended the job: ``status`` says what."""
 
     status: ResultStatus
-    reason: str
-    traceback: str = ""
+    reason: str  #: One line.
+    traceback: str = ""  #: Of a defect in kernelbench; else empty.
 
     def as_error(self) -> KernelbenchError:
         """What to raise where the job was all that was asked for."""
@@ -114,17 +110,13 @@ class BlockTimed:
 
 @dataclass(frozen=True)
 class MetricMeasured:
-    """A metric is complete and its timed outputs are right.
-
-    Attributes:
-        busy_s: Seconds in which something was timed or flushed.
-    """
+    """A metric is complete and its timed outputs are right."""
 
     shape: str
     metric: Metric
     method: str
     notes: tuple[str, ...]
-    busy_s: float
+    busy_s: float  #: Seconds in which something was timed or flushed.
     round: int = 0
 
 
@@ -162,11 +154,7 @@ class StepNotLoaded:
 
 @dataclass(frozen=True)
 class ScheduleRun:
-    """One schedule of the emulator ended; ``reason``: why it is not right, or empty.
-
-    Attributes:
-        calls: Which call of the sequence it was; empty for a call like the first.
-    """
+    """One schedule of the emulator ended; ``reason``: why it is not right, or empty."""
 
     shape: str
     inputs: str
@@ -174,24 +162,18 @@ class ScheduleRun:
     index: int
     reason: str
     report: EmulatorReport
-    calls: str = ""
+    calls: str = ""  #: Which call of the sequence it was; empty for a call like the first.
 
 
 @dataclass(frozen=True)
 class ScheduleShortened:
-    """The fewest decisions that were found whose schedule shows the same.
+    """The fewest decisions that were found whose schedule shows the same."""
 
-    Attributes:
-        decisions: None if the schedule did not show it again, apart from the check.
-        made: How many were made in the schedule as the seed drew it; kept: how many of them were
-            not the usual ones.
-        trials: Schedules that were run.
-    """
-
+    #: None if the schedule did not show it again, apart from the check.
     decisions: tuple[Decision, ...] | None
-    made: int
-    kept: int
-    trials: int
+    made: int  #: How many were made in the schedule as the seed drew it.
+    kept: int  #: How many of them were not the usual ones.
+    trials: int  #: Schedules that were run.
 
 
 @dataclass(frozen=True)
@@ -251,11 +233,7 @@ def encode_message(message: Message) -> bytes:
 
 
 def decode_message(line: bytes) -> Message:
-    """The message of a line.
-
-    Raises:
-        SchemaError: If it is none: a step has written into the worker's pipe.
-    """
+    """The message of a line; SchemaError if it is none: a step has written into the pipe."""
     try:
         value = json.loads(line)
         kind = _KINDS[value.pop("kind")]
@@ -266,12 +244,7 @@ def decode_message(line: bytes) -> Message:
 
 
 class Reporter:
-    """Sends messages to the parent.
-
-    Args:
-        send: What takes a message; see :func:`to_pipe`.
-        gate: The descriptor of the worker's gate, if it has one.
-    """
+    """Sends messages to the parent (:func:`to_pipe`); ``gate`` is the worker's, if it has one."""
 
     def __init__(self, send: Callable[[Message], None], gate: int | None = None) -> None:
         self._send = send
@@ -285,11 +258,7 @@ class Reporter:
         self._send(PhaseBegins(name, limit_s, whose))
 
     def prepared(self) -> None:
-        """Say that everything is ready to be timed, and wait for the word.
-
-        Raises:
-            SystemExit: If nobody is there any more to give it.
-        """
+        """Say that all is ready to be timed, and wait; SystemExit if nobody is there any more."""
         self._send(Prepared())
         if not self.wait():
             raise SystemExit("nobody waits for this session")

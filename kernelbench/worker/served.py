@@ -84,11 +84,7 @@ def nothing_served() -> bool:
 
 
 def socket_file(kind: Served = "workers") -> Path:
-    """The socket for the project of the current folder, whether it is there or not.
-
-    Raises:
-        UsageError: If there is no such project.
-    """
+    """The socket for the current folder's project, there or not; UsageError without a project."""
     facts = [sys.executable, sys.version, str(find_project().root), str(_PACKAGE)]
     facts += [f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith(_READ_AT_START)]
     for file in sorted(_PACKAGE.rglob("*.py")):

@@ -30,21 +30,14 @@ _LOADING = ("load", "build and load")
 
 @dataclass(frozen=True)
 class WorkerExit:
-    """How a worker ended.
+    """How a worker ended."""
 
-    Attributes:
-        kind: ``done``, ``hang`` (killed by the watchdog) or ``died``.
-        phase: The phase that it was in.
-        reason: Empty for ``done``; else one line.
-        log: The end of what the worker and its step printed.
-        status: What the ending is for a row: ``hang`` or ``fault`` of the step; the problem's, its
-            reference's or the machine's, if theirs was the phase and no step's code is to blame.
-    """
-
-    kind: str
-    phase: str
-    reason: str
-    log: str
+    kind: str  #: ``done``, ``hang`` (killed by the watchdog) or ``died``.
+    phase: str  #: The phase that it was in.
+    reason: str  #: Empty for ``done``; else one line.
+    log: str  #: The end of what the worker and its step printed.
+    #: What the ending is for a row: ``hang`` or ``fault`` of the step; the problem's, its
+    #: reference's or the machine's, if theirs was the phase and no step's code is to blame.
     status: ResultStatus = "fault"
 
 
@@ -57,9 +50,6 @@ class WorkerHandle:
         log: What it and its step print.
         gated: Whether it waits at its gate before anything is timed, and when it is done.
         reap: Waits until the process has gone, and returns its wait status.
-
-    Attributes:
-        ending: How it ended; None until it has.
     """
 
     def __init__(
@@ -71,7 +61,7 @@ class WorkerHandle:
         gated: bool,
         reap: Callable[[int], int],
     ) -> None:
-        self.ending: WorkerExit | None = None
+        self.ending: WorkerExit | None = None  #: How it ended; None until it has.
         self._pid = pid
         self._read_end = messages
         self._gate = gate

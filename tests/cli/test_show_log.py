@@ -100,6 +100,8 @@ def test_show_gives_one_row_for_a_step_and_a_shape(
         ["v00", "A", "gpu-mode", "gpu", "cold"],
         ["v00", "A", "gpu-mode", "gpu", "warm"],
     ]
+    markdown = call(capsys, "show", "v00", "--results", tmp_path, "--format", "markdown")
+    assert "| v00 | A | gpu-mode | gpu | warm |" in markdown, "the rows of a terminal"
 
 
 def test_show_alone_reads_no_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

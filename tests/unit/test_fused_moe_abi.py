@@ -157,7 +157,7 @@ def changed(name: str, change: Callable[[torch.Tensor], Any]) -> Callable[[MoeDa
             changed("hidden", lambda t: t[:4]),
             r"gating: .* float32\[4, 7\] on cpu, found .*\[5, 7\]",
         ),
-        (changed("hidden", lambda t: t[0]), r"hidden: expected a tensor of several dimensions"),
+        (changed("hidden", lambda t: t[0]), r"hidden: expected a tensor of 2 dimensions"),
         (changed("hidden", lambda t: t[:, ::2]), r"hidden: .*\[5, 192\].* strides \(384, 2\)"),
         (changed("gating", lambda t: t[:, :6]), r"gating: .*\[5, 7\]"),
         (changed("gating", lambda t: t.T.contiguous().T), r"gating: .*strides \(1, 5\)"),

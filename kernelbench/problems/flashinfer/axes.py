@@ -19,11 +19,7 @@ _LARGEST_POWER = 64
 
 
 def top_functions(source: str) -> dict[str, ast.FunctionDef]:
-    """The functions at the top level, by name.
-
-    Raises:
-        SyntaxError: If it is not Python; also as a ValueError, of null bytes.
-    """
+    """The functions at the top level, by name; SyntaxError or ValueError if it is not Python."""
     body = ast.parse(source).body
     return {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
 
@@ -52,20 +48,12 @@ class AxisError(ValueError):
 
 
 def names_in(expression: str) -> set[str]:
-    """The axes that an expression refers to.
-
-    Raises:
-        AxisError: If it is anything but arithmetic on names and numbers.
-    """
+    """The axes that an expression refers to; AxisError if it is no arithmetic on them."""
     return {node.id for node in ast.walk(_tree(expression)) if isinstance(node, ast.Name)}
 
 
 def axis_value(expression: str, values: Mapping[str, int]) -> int:
-    """The value of an expression, which must be a whole number.
-
-    Raises:
-        AxisError: If it is none.
-    """
+    """The value of an expression; AxisError if that is no whole number."""
     try:
         value = _value(_tree(expression), values)
     except (ArithmeticError, KeyError) as error:

@@ -36,18 +36,13 @@ _BY_FREQUENCY = "sampling"
 
 @dataclass(frozen=True)
 class FoundDefinition:
-    """A definition with what belongs to it.
+    """A definition with what belongs to it."""
 
-    Attributes:
-        file: Its file; root: what paths of safetensors files are relative to.
-        lines: The workloads' JSON, in the order of ``workloads``.
-    """
-
-    file: Path
-    root: Path
+    file: Path  #: Its file.
+    root: Path  #: What paths of safetensors files are relative to.
     definition: Definition
     workloads: tuple[Workload, ...]
-    lines: tuple[dict[str, object], ...]
+    lines: tuple[dict[str, object], ...]  #: The workloads' JSON, in the order of ``workloads``.
     solutions: tuple[Solution, ...]
     figures: tuple[TraceFigure, ...]
 
@@ -61,11 +56,7 @@ class Skipped:
 
 
 def find_definitions(source: Path) -> tuple[list[FoundDefinition], list[Skipped]]:
-    """Read what is at ``source``: a dataset's root, a problem's folder or a definition's file.
-
-    Raises:
-        UsageError: If there is no definition, or a file of it is malformed or missing.
-    """
+    """Read a dataset's root, a problem's folder or a definition's file; UsageError if malformed."""
     if not source.exists():
         raise UsageError(f"{source}: no such file or folder")
     if source.is_file():

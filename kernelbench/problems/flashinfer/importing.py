@@ -32,19 +32,13 @@ _PROBLEM = "kernelbench.problems.flashinfer.problem:DEFINITION"
 
 @dataclass(frozen=True)
 class Imported:
-    """What was written.
+    """What was written."""
 
-    Attributes:
-        target: The project's folder.
-        definitions: By name: how many workloads and how many solutions it has.
-        skipped: What was not taken, and why.
-        figures: How many reported figures the solutions have.
-    """
-
-    target: Path
+    target: Path  #: The project's folder.
+    #: By name: how many workloads and how many solutions it has.
     definitions: dict[str, tuple[int, int]]
-    skipped: tuple[Skipped, ...]
-    figures: int
+    skipped: tuple[Skipped, ...]  #: What was not taken, and why.
+    figures: int  #: How many reported figures the solutions have.
 
 
 @dataclass(frozen=True)

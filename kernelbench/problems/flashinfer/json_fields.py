@@ -109,20 +109,12 @@ class JsonFields:
 
 
 def read_object(path: Path) -> JsonFields:
-    """The object that a JSON file is.
-
-    Raises:
-        UsageError: If it cannot be read, or is not one whole JSON object, with the line.
-    """
+    """The object that a JSON file is; UsageError, with the line, if it is not one whole object."""
     return JsonFields(str(path), _parsed(path, user_text(path), 1))
 
 
 def read_lines(path: Path) -> list[JsonFields]:
-    """The objects of a JSONL file, one a line; empty lines are passed over.
-
-    Raises:
-        UsageError: If it cannot be read, or a line is not one whole JSON object.
-    """
+    """The objects of a JSONL file, empty lines passed over; UsageError if one is none."""
     found = []
     for number, line in enumerate(user_text(path).splitlines(), 1):
         if line.strip():

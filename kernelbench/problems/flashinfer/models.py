@@ -59,12 +59,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Definition:
-    """What a kernel computes.
-
-    Attributes:
-        reference: Python source with a function ``run``.
-        custom_inputs: Name of a function in it that makes the inputs; empty where there is none.
-    """
+    """What a kernel computes."""
 
     name: str
     op_type: str
@@ -72,16 +67,13 @@ class Definition:
     axes: dict[str, Axis]
     inputs: dict[str, TensorSpec]
     outputs: dict[str, TensorSpec]
-    reference: str
+    reference: str  #: Python source with a function ``run``.
     constraints: tuple[str, ...]
+    #: Name of a function in it that makes the inputs; empty where there is none.
     custom_inputs: str
 
     def resolved(self, given: Mapping[str, int]) -> dict[str, int]:
-        """Every axis by name, with these values for the variable ones.
-
-        Raises:
-            ValueError: If one is missing, unknown or not a whole number, or breaks a constraint.
-        """
+        """Every axis, with these values for the variable ones; ValueError if one does not fit."""
         values = {name: axis.value for name, axis in self.axes.items() if axis.value is not None}
         for name, value in given.items():
             if name not in self.axes or not self.axes[name].variable:
@@ -136,25 +128,19 @@ class Workload:
 
 @dataclass(frozen=True)
 class Solution:
-    """A kernel for a definition.
-
-    Attributes:
-        languages: In lower case, at least one.
-        destinations: Whether it is given its outputs; None where the file does not say.
-        sources: Text by relative path.
-    """
+    """A kernel for a definition."""
 
     name: str
     definition: str
     author: str
     description: str
-    languages: tuple[str, ...]
+    languages: tuple[str, ...]  #: In lower case, at least one.
     hardware: tuple[str, ...]
     entry_file: str
     entry_function: str
     dependencies: tuple[str, ...]
-    destinations: bool | None
-    sources: dict[str, str]
+    destinations: bool | None  #: Whether it is given its outputs; None where the file does not say.
+    sources: dict[str, str]  #: Text by relative path.
 
 
 @dataclass(frozen=True)
@@ -169,11 +155,7 @@ class TraceFigure:
 
 
 def read_definition(fields: JsonFields) -> Definition:
-    """A definition from its JSON.
-
-    Raises:
-        UsageError: With file and pointer of what is missing or wrong.
-    """
+    """A definition from its JSON; UsageError with file and pointer of what is missing or wrong."""
     axes = {name: _axis(each) for name, each in fields.objects("axes")}
     for name, axis in axes.items():
         for other in names_in(axis.expression) if axis.expression else ():
@@ -203,11 +185,7 @@ def read_definition(fields: JsonFields) -> Definition:
 
 
 def read_workload(fields: JsonFields, definition: Definition) -> Workload:
-    """A workload of a definition from its JSON, or from that of a trace.
-
-    Raises:
-        UsageError: With file and pointer of what is missing or wrong.
-    """
+    """A workload from its JSON, or a trace's; UsageError with file and pointer of what is wrong."""
     if "workload" in fields.values:
         if fields.string("definition") != definition.name:
             raise fields.fail("definition", f"expected {definition.name!r}, whose file this is")
@@ -239,11 +217,7 @@ def read_workload(fields: JsonFields, definition: Definition) -> Workload:
 
 
 def read_solution(fields: JsonFields) -> Solution:
-    """A solution from its JSON.
-
-    Raises:
-        UsageError: With file and pointer of what is missing or wrong.
-    """
+    """A solution from its JSON; UsageError with file and pointer of what is missing or wrong."""
     spec = fields.object("spec")
     file, separator, function = spec.string("entry_point").partition("::")
     if not (separator and file and function) or "::" in function:

@@ -100,11 +100,7 @@ class DefinitionProblem:
         return cls(lineage.path)
 
     def parse_shape(self, name: str, fields: Mapping[str, Any]) -> WorkloadShape:
-        """The variable axes, and ``workload``, the uuid of one of the definition's workloads.
-
-        Raises:
-            ShapeFieldError: For an unknown axis, a value that is none, or an unknown workload.
-        """
+        """The variable axes, and ``workload``, the uuid of one; or ShapeFieldError."""
         axes = {key: value for key, value in fields.items() if key != "workload"}
         for axis, value in axes.items():
             if type(value) is not int or value < 0:
@@ -130,11 +126,7 @@ class DefinitionProblem:
 
     @contextmanager
     def _calling(self, what: str) -> Iterator[None]:
-        """Run the definition's code.
-
-        Raises:
-            FaultyReferenceError: For whatever it raises, with file and line.
-        """
+        """Run the definition's code; what it raises is a FaultyReferenceError, with its line."""
         import torch
 
         path = self._folder / REFERENCE_FILE
@@ -157,11 +149,7 @@ class DefinitionProblem:
             return self._in_order(result, _device(inputs))
 
     def _in_order(self, result: Any, device: Any) -> list[torch.Tensor]:
-        """The outputs of a returned dictionary, tuple, tensor or number.
-
-        Raises:
-            ValueError: If it is none of these, or has another count.
-        """
+        """The outputs of a returned dict, tuple, tensor or number; else ValueError."""
         import torch
 
         names = list(self.definition.outputs)
@@ -291,11 +279,7 @@ class DefinitionProblem:
         return self._changed
 
     def outputs_of(self, result: Any, inputs: Inputs) -> list[torch.Tensor]:
-        """The outputs in what a step returned, each of the stated shape and type.
-
-        Raises:
-            ValueError: If that is not what it returned.
-        """
+        """The outputs that a step returned, each of the stated shape and type; else ValueError."""
         from kernelbench.problems.returned import check_tensors
         from kernelbench.problems.stateful_outputs import StatefulOutputs
 

@@ -28,11 +28,7 @@ _TYPES = {
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    """The header: what is known of each tensor, by its key.
-
-    Raises:
-        UsageError: If the file cannot be read, or is none or not a whole one.
-    """
+    """What is known of each tensor, by its key; UsageError if the file is not a whole one."""
     try:
         size = path.stat().st_size
         with path.open("rb") as stream:
@@ -67,11 +63,7 @@ def _require_entry(path: Path, key: str, entry: Any, data_bytes: int) -> None:
 
 
 def read_tensor(path: Path, key: str) -> torch.Tensor:
-    """One tensor, on the CPU.
-
-    Raises:
-        UsageError: If the file is not a whole one, or has no such key.
-    """
+    """One tensor, on the CPU; UsageError if the file is not a whole one, or has no such key."""
     import torch
 
     header = read_header(path)

@@ -113,8 +113,8 @@ def make_call(data: MoeData, device: torch.device, stream: int) -> FusedMoeCall:
     Raises:
         ValueError: With one line that names the argument and what it should be.
     """
-    m, k = _matrix(data.hidden, "hidden")
-    e, n = _matrix(data.weights, "weights")
+    m, k = extents(data.hidden, "hidden", 2)
+    e, n, _ = extents(data.weights, "weights", 3)
     for name, dtype, shape in (
         ("hidden", torch.bfloat16, (m, k)),
         ("gating", torch.float32, (m, e)),
@@ -157,20 +157,16 @@ def require_dense(
 
 
 def require_sizes(sizes: dict[str, int]) -> None:
-    """Refuse sizes that a call's structure cannot hold.
-
-    Raises:
-        ValueError: Naming the first that is no positive 32-bit integer.
-    """
+    """Refuse sizes that a call's structure cannot hold: ValueError with the first of them."""
     for name, value in sizes.items():
         if not 0 < value <= _INT32_MAX:
             raise ValueError(f"{name} = {value}: expected a positive 32-bit integer")
 
 
-def _matrix(tensor: torch.Tensor, name: str) -> tuple[int, int]:
-    """The first two extents, where there are as many."""
-    if not isinstance(tensor, torch.Tensor) or tensor.dim() < 2:
+def extents(tensor: Any, name: str, dimensions: int) -> torch.Size:
+    """The extents of a tensor of so many dimensions; ValueError for what is none."""
+    if not isinstance(tensor, torch.Tensor) or tensor.dim() != dimensions:
         raise ValueError(
-            f"{name}: expected a tensor of several dimensions, found {describe_tensor(tensor)}"
+            f"{name}: expected a tensor of {dimensions} dimensions, found {describe_tensor(tensor)}"
         )
-    return tensor.shape[0], tensor.shape[1]
+    return tensor.shape

@@ -83,11 +83,7 @@ class RoutedProblem:
         return max(found, key=lambda problem: INTERMEDIATES.index(problem.intermediate))
 
     def outputs_of(self, result: Any, inputs: Inputs) -> list[torch.Tensor]:
-        """The output, float32 with a row for each token, returned as a tensor or a list of one.
-
-        Raises:
-            ValueError: If that is not what the step returned.
-        """
+        """The output, float32, a row a token, as a tensor or a list of one; else ValueError."""
         from kernelbench.problems.returned import check_tensors, stored_items
 
         values = stored_items(result)
@@ -103,11 +99,7 @@ class RoutedProblem:
         return dataclasses.replace(shape, name=f"{shape.name}, fewer rows", m=shape.m // 2)
 
     def broken_limit(self, shape: Any, limits: Mapping[str, Any]) -> str:
-        """The limits are the largest sizes that a step takes.
-
-        Raises:
-            UsageError: For a limit that this problem does not know, so that none is passed over.
-        """
+        """The limits are a step's largest sizes; UsageError for one that is not known here."""
         broken = ""
         for limit, value in limits.items():
             if limit not in self._limits:

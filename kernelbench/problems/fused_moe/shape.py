@@ -14,27 +14,16 @@ INTERMEDIATES = ("float32", "bfloat16")
 
 
 class MoeData(NamedTuple):
-    """What a step receives.
+    """What a step receives."""
 
-    Attributes:
-        hidden: bfloat16 ``[m, k]``, the tokens.
-        gating: float32 ``[m, e]``, the router's logits.
-        weights: float8_e4m3fn ``[e, n, k]``, K contiguous.
-        weight_scales: float32 ``[e, n / 128, k / 128]``.
-        output: float32 ``[m, n]``, to be written.
-        topk: Experts per token.
-        renormalize: Whether the selected weights are divided by their sum.
-        softcap: Bound of the logits; 0 for none.
-    """
-
-    hidden: torch.Tensor
-    gating: torch.Tensor
-    weights: torch.Tensor
-    weight_scales: torch.Tensor
-    output: torch.Tensor
-    topk: int
-    renormalize: bool
-    softcap: float
+    hidden: torch.Tensor  #: bfloat16 ``[m, k]``, the tokens.
+    gating: torch.Tensor  #: float32 ``[m, e]``, the router's logits.
+    weights: torch.Tensor  #: float8_e4m3fn ``[e, n, k]``, K contiguous.
+    weight_scales: torch.Tensor  #: float32 ``[e, n / 128, k / 128]``.
+    output: torch.Tensor  #: float32 ``[m, n]``, to be written.
+    topk: int  #: Experts per token.
+    renormalize: bool  #: Whether the selected weights are divided by their sum.
+    softcap: float  #: Bound of the logits; 0 for none.
 
 
 @dataclass(frozen=True)

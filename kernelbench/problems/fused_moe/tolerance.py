@@ -63,26 +63,18 @@ _CHUNK_TOKENS = 1024
 
 @dataclass(frozen=True)
 class MoeReference:
-    """The reference of one drawn set of operands.
+    """The reference of one drawn set of operands."""
 
-    Attributes:
-        values: float64 ``[rows, n]``: one row per token, then one per further valid selection.
-        spread: float64 ``[rows, n]``: root of the sum of squared products, or for structured
-            operands the sum of their magnitudes.
-        tokens: Token of each row past the first m.
-        tokens_near: How many tokens have more than one valid selection.
-        spoiled: bool ``[m]``: tokens whose whole output must be NaN.
-        structured: Which meaning ``spread`` has.
-        ulps: For structured operands, the error allowed relative to ``spread``.
-    """
-
+    #: float64 ``[rows, n]``: one row per token, then one per further valid selection.
     values: torch.Tensor
+    #: float64 ``[rows, n]``: root of the sum of squared products, or for structured operands the
+    #: sum of their magnitudes.
     spread: torch.Tensor
-    tokens: list[int]
-    tokens_near: int
-    spoiled: torch.Tensor
-    structured: bool
-    ulps: float
+    tokens: list[int]  #: Token of each row past the first m.
+    tokens_near: int  #: How many tokens have more than one valid selection.
+    spoiled: torch.Tensor  #: bool ``[m]``: tokens whose whole output must be NaN.
+    structured: bool  #: Which meaning ``spread`` has.
+    ulps: float  #: For structured operands, the error allowed relative to ``spread``.
 
 
 def evaluate(data: MoeData, structured: bool) -> MoeReference:

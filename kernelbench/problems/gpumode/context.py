@@ -82,12 +82,7 @@ class TaskContext(Context):
 
 
 def task_context(folder: str | Path) -> TaskContext:
-    """The context of the task in ``folder``.
-
-    Raises:
-        UsageError: If there is none that can be read, or something is wrong in its files.
-        EnvironmentProblem: If it takes several GPUs, or imports what is not installed.
-    """
+    """The context of the task in ``folder``; UsageError or EnvironmentProblem without one."""
     path = find_task_file(Path(folder).expanduser()).parent
     lineage = Lineage(
         name=path.name, title=f"GPU MODE task {path.name}", problem=_PROBLEM, source="",

@@ -24,11 +24,7 @@ _WATCHED: tuple[ModuleType | type, ...] = (
 
 
 def understood(returned: Any) -> tuple[bool, str]:
-    """Whether the result is right, and the task's message in one line.
-
-    Raises:
-        TypeError: For what is no verdict.
-    """
+    """Whether the result is right, and the task's message in one line; TypeError for no verdict."""
     if isinstance(returned, tuple | list) and len(returned) == 2 and _is_bool(returned[0]):
         return bool(returned[0]), _line(returned[1])
     if _is_bool(returned):
@@ -61,13 +57,11 @@ class Guard:
 
     A submission in the same process could replace what judges or measures it. Names that are added,
     and what a package replaces in itself, are none of its business.
-
-    Attributes:
-        replaced: The first thing that was found replaced, e.g. ``torch.allclose``; or empty.
     """
 
     def __init__(self) -> None:
         self._before = [(owner, _names(owner)) for owner in _WATCHED]
+        #: The first thing that was found replaced, e.g. ``torch.allclose``; or empty.
         self.replaced = ""
 
     def undo(self) -> None:

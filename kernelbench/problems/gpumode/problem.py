@@ -79,11 +79,7 @@ class TaskProblem:
         return cls(inside if inside.is_dir() else lineage.path, lineage.name)
 
     def parse_shape(self, name: str, fields: Mapping[str, Any]) -> TaskShape:
-        """The arguments of ``generate_input``.
-
-        Raises:
-            ValueError: If there are none.
-        """
+        """The arguments of ``generate_input``; ValueError if there are none."""
         return shape_of(name, dict(fields))
 
     def _code(self, device: str) -> TaskCode:

@@ -112,11 +112,7 @@ _task_here: list[Path] = []
 
 
 def claim_process(folder: Path) -> None:
-    """Say that this process runs the task of ``folder``; it can run no other one.
-
-    Raises:
-        RuntimeError: If it runs another one: their modules have the same names.
-    """
+    """Say that this process runs the task of ``folder``; RuntimeError if it runs another one."""
     if _task_here and _task_here[0] != folder:
         raise RuntimeError(f"this process runs the task {_task_here[0]}, not {folder}")
     _task_here[:] = [folder]
@@ -174,20 +170,12 @@ class TaskCode:
         return pytree.spread(data)
 
     def refer(self, data: Any) -> Any:
-        """What ``ref_kernel`` gives; it may change ``data``.
-
-        Raises:
-            FaultyReferenceError: If it raises.
-        """
+        """What ``ref_kernel`` gives, which may change ``data``; or FaultyReferenceError."""
         with self._calling("ref_kernel", FaultyReferenceError):
             return self._module.ref_kernel(data)
 
     def verdict(self, data: Any, output: Any) -> tuple[bool, str]:
-        """What ``check_implementation`` says of a result, on a copy of ``data``.
-
-        Raises:
-            ProblemError: If it raises, or says nothing that can be understood.
-        """
+        """What ``check_implementation`` says of a result, on copied data; or ProblemError."""
         with self._calling("check_implementation"):
             returned = self._module.check_implementation(pytree.cloned(data), output)
         try:
@@ -223,11 +211,7 @@ class TaskCode:
 
     @contextlib.contextmanager
     def _calling(self, what: str, kind: type[ProblemError] = ProblemError) -> Iterator[None]:
-        """Run code of the task: with gradients, its own modules, its device, an untouched torch.
-
-        Raises:
-            ProblemError: For whatever it raises, with file and line; a subclass if ``kind`` says.
-        """
+        """Run code of the task in its modules and device; what it raises is a ``kind``."""
         if self._guard is not None:
             self._guard.undo()
         try:

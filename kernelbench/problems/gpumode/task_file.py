@@ -36,16 +36,12 @@ _MOST_SHOWN = 8
 
 @dataclass(frozen=True)
 class TaskShape:
-    """One test or benchmark of a task; see :class:`kernelbench.project.problem.Shape`.
+    """One test or benchmark of a task; see :class:`kernelbench.project.problem.Shape`."""
 
-    Attributes:
-        name: ``test0``, ``bench0``, ... in the order of the file, or an ad-hoc specification.
-        args: The arguments of ``generate_input``, by name; lists as tuples, so that it is a value.
-        timed: Whether a run times it once it is right: a test is only checked, unless asked for.
-    """
-
-    name: str
+    name: str  #: ``test0``, ``bench0``, ... in the order of the file, or an ad-hoc specification.
+    #: The arguments of ``generate_input``, by name; lists as tuples, so that it is a value.
     args: tuple[tuple[str, Any], ...]
+    #: Whether a run times it once it is right: a test is only checked, unless asked for.
     timed: bool = True
 
     def describe(self) -> str:
@@ -59,31 +55,24 @@ class TaskShape:
 
 @dataclass(frozen=True)
 class Task:
-    """A task folder.
+    """A task folder."""
 
-    Attributes:
-        folder: Absolute.
-        name: The folder's name.
-        modules: Python files by the name that they are imported by (``task``, ``utils``,
-            ``reference``, ...), wherever the folder says that they come from.
-        tests, benchmarks: In the order of the file.
-        test_timeout_s, benchmark_timeout_s: Seconds that the server gives each of the two stages.
-        ranking_by: How the server makes one figure of the benchmarks.
-        gpus: The GPUs that its leaderboard is for; may be empty.
-        notes: What a user should know of how it was read.
-    """
-
-    folder: Path
-    name: str
+    folder: Path  #: Absolute.
+    name: str  #: The folder's name.
+    #: Python files by the name that they are imported by (``task``, ``utils``, ``reference``, ...),
+    #: wherever the folder says that they come from.
     modules: tuple[tuple[str, Path], ...]
+    #: ``tests``, ``benchmarks``: In the order of the file.
     tests: tuple[TaskShape, ...]
     benchmarks: tuple[TaskShape, ...]
+    #: ``test_timeout_s``, ``benchmark_timeout_s``: Seconds that the server gives each of the two
+    #: stages.
     test_timeout_s: float
     benchmark_timeout_s: float
-    ranking_by: Ranking
-    gpus: tuple[str, ...]
+    ranking_by: Ranking  #: How the server makes one figure of the benchmarks.
+    gpus: tuple[str, ...]  #: The GPUs that its leaderboard is for; may be empty.
     description: str
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  #: What a user should know of how it was read.
 
     @property
     def shapes(self) -> tuple[TaskShape, ...]:
@@ -139,12 +128,7 @@ def _directories(file: Path) -> list[str]:
 
 
 def read_task(folder: str | Path) -> Task:
-    """Read a task folder; nothing of it is run.
-
-    Raises:
-        UsageError: If a file is missing or malformed, with file, line and field.
-        EnvironmentProblem: If it is a task for several GPUs.
-    """
+    """Read a task folder and run nothing; UsageError, or EnvironmentProblem for several GPUs."""
     file = find_task_file(Path(folder).expanduser())
     table = _Table(file)
     lang = str(table.values.get("lang", "py")).lower()
@@ -179,11 +163,7 @@ def read_task(folder: str | Path) -> Task:
 
 
 def shape_of(name: str, fields: dict[str, Any]) -> TaskShape:
-    """The shape of these arguments; a name that begins with ``test`` makes it one that is checked.
-
-    Raises:
-        ValueError: If there are none.
-    """
+    """The shape of these arguments, not timed if its name is a test's; ValueError without any."""
     if not fields:
         raise ValueError("expected the arguments of generate_input, such as size=128:seed=1")
     args = tuple((str(key), _frozen(value)) for key, value in fields.items())

@@ -56,11 +56,7 @@ class GroupGemmCall(ctypes.Structure):
 
 
 def marshal_of(step: Step) -> str:
-    """How a step's call is put together.
-
-    Raises:
-        UsageError: If that is none of :data:`MARSHALS`.
-    """
+    """How a step's call is put together; UsageError if that is none of :data:`MARSHALS`."""
     marshal = str(step.config.get("marshal", "direct"))
     if marshal not in MARSHALS:
         raise UsageError(
@@ -194,11 +190,7 @@ def _key_of(abc: Sequence[Any], blocked: Sequence[Any], sizes: Sequence[Any]) ->
 
 
 def _require(data: _Data, device: torch.device, max_groups: int) -> None:
-    """Refuse tensors that a kernel would read or write out of bounds.
-
-    Raises:
-        ValueError: With one line that names the tensor and what it should be.
-    """
+    """Refuse, with ValueError, tensors that a kernel would read or write out of bounds."""
     abc, _, blocked, sizes = data
     if not len(abc) == len(blocked) == len(sizes):
         raise ValueError(

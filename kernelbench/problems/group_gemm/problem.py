@@ -185,11 +185,7 @@ class GroupGemm:
         return draw_operands(shape.groups, input_class, seed, device)
 
     def outputs_of(self, result: Any, inputs: Inputs) -> list[torch.Tensor]:
-        """The C tensors that a step returned, one float16 ``[m, n, 1]`` per group.
-
-        Raises:
-            ValueError: If that is not what it returned.
-        """
+        """The C tensors that a step returned, float16 ``[m, n, 1]`` per group; else ValueError."""
         from kernelbench.problems.returned import check_tensors
 
         return check_tensors(result, inputs.outputs)

@@ -47,20 +47,15 @@ _CHUNK_VALUES = 1 << 20  # of float32 and float64: about what a core's cache hol
 
 @dataclass(frozen=True)
 class GroupReference:
-    """One group's reference.
+    """One group's reference."""
 
-    Attributes:
-        exact: float64 ``[m, n]``.
-        rounded: ``exact`` rounded once, float16 ``[m, n]``; infinite where it leaves the range.
-        sigma: Root of the sum of the squared products, float64 ``[m, n]``, where outputs need not
-            be exact; else None.
-        k: Length of the sums.
-    """
-
-    exact: torch.Tensor
+    exact: torch.Tensor  #: float64 ``[m, n]``.
+    #: ``exact`` rounded once, float16 ``[m, n]``; infinite where it leaves the range.
     rounded: torch.Tensor
+    #: Root of the sum of the squared products, float64 ``[m, n]``, where outputs need not be exact;
+    #: else None.
     sigma: torch.Tensor | None
-    k: int
+    k: int  #: Length of the sums.
 
 
 def multiply(data: Any, with_sigma: bool) -> list[GroupReference]:

@@ -26,11 +26,7 @@ _FLAGS = ("-std=c++17", "-O2", "-fvisibility=hidden")
 
 
 def tuples_library() -> Path:
-    """The extension, from the cache or built now.
-
-    Raises:
-        EnvironmentProblem: If the compiler or a header is missing.
-    """
+    """The extension, cached or built now; EnvironmentProblem without a compiler or a header."""
     compiler = host_compiler()
     if compiler is None:
         raise EnvironmentProblem(

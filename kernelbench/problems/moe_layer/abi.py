@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from kernelbench.problems.fused_moe.abi import bind_tuple, require_dense, require_sizes
+from kernelbench.problems.fused_moe.abi import bind_tuple, extents, require_dense, require_sizes
 from kernelbench.problems.fused_moe.fp8 import BLOCK
 from kernelbench.problems.moe_layer.shape import LayerData
-from kernelbench.project.arena import describe_tensor
 
 if TYPE_CHECKING:
     from kernelbench.kinds.loaded_step import LoadedStep
@@ -40,9 +39,9 @@ def make_layer_call(data: LayerData, device: torch.device, stream: int) -> MoeLa
     Raises:
         ValueError: With one line that names the argument and what it should be.
     """
-    m, h = _extents(data.hidden, "hidden")[:2]
-    topk = _extents(data.ids, "ids")[1]
-    e, _, i = _extents(data.w2, "w2", 3)
+    m, h = extents(data.hidden, "hidden", 2)
+    _, topk = extents(data.ids, "ids", 2)
+    e, _, i = extents(data.w2, "w2", 3)
     shapes = {
         "hidden": (torch.bfloat16, (m, h)),
         "ids": (torch.int32, (m, topk)),
@@ -59,11 +58,3 @@ def make_layer_call(data: LayerData, device: torch.device, stream: int) -> MoeLa
     require_sizes(sizes)
     pointers = (getattr(data, name).data_ptr() for name in LayerData._fields)
     return MoeLayerCall(*sizes.values(), *pointers, stream)
-
-
-def _extents(tensor: torch.Tensor, name: str, dimensions: int = 2) -> torch.Size:
-    if not isinstance(tensor, torch.Tensor) or tensor.dim() != dimensions:
-        raise ValueError(
-            f"{name}: expected a tensor of {dimensions} dimensions, found {describe_tensor(tensor)}"
-        )
-    return tensor.shape

@@ -56,21 +56,14 @@ _MANY = 2**16
 
 @dataclass(frozen=True)
 class LayerReference:
-    """The reference of one drawn set of operands.
+    """The reference of one drawn set of operands."""
 
-    Attributes:
-        values: float64 ``[m, h]``.
-        spread: float64 ``[m, h]``: s of the module's docstring.
-        step: float64 ``[m, 1]``: what one rounding of h to another value may change at most.
-        spoiled: bool ``[m]``: tokens whose whole output must be NaN.
-        summed: How many values of h are summed up.
-    """
-
-    values: torch.Tensor
-    spread: torch.Tensor
+    values: torch.Tensor  #: float64 ``[m, h]``.
+    spread: torch.Tensor  #: float64 ``[m, h]``: s of the module's docstring.
+    #: float64 ``[m, 1]``: what one rounding of h to another value may change at most.
     step: torch.Tensor
-    spoiled: torch.Tensor
-    summed: int
+    spoiled: torch.Tensor  #: bool ``[m]``: tokens whose whole output must be NaN.
+    summed: int  #: How many values of h are summed up.
 
 
 def valid_routes(data: LayerData) -> torch.Tensor:

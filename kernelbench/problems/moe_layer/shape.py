@@ -10,27 +10,17 @@ if TYPE_CHECKING:
 
 
 class LayerData(NamedTuple):
-    """What a step receives: h hidden and i intermediate values of a token.
+    """What a step receives: h hidden and i intermediate values of a token."""
 
-    Attributes:
-        hidden: bfloat16 ``[m, h]``, the tokens.
-        ids: int32 ``[m, topk]``, the experts that the router chose. Beyond 0 to e - 1: none.
-        expert_weights: float32 ``[m, topk]``, the experts' weights in the token's sum.
-        w13: float8_e4m3fn ``[e, 2 i, h]``: rows of the gate, then rows of up.
-        w13_scales: float32 ``[e, 2 i / 128, h / 128]``.
-        w2: float8_e4m3fn ``[e, h, i]``.
-        w2_scales: float32 ``[e, h / 128, i / 128]``.
-        output: float32 ``[m, h]``, to be written.
-    """
-
-    hidden: torch.Tensor
+    hidden: torch.Tensor  #: bfloat16 ``[m, h]``, the tokens.
+    #: int32 ``[m, topk]``, the experts that the router chose. Beyond 0 to e - 1: none.
     ids: torch.Tensor
-    expert_weights: torch.Tensor
-    w13: torch.Tensor
-    w13_scales: torch.Tensor
-    w2: torch.Tensor
-    w2_scales: torch.Tensor
-    output: torch.Tensor
+    expert_weights: torch.Tensor  #: float32 ``[m, topk]``, the experts' weights in the token's sum.
+    w13: torch.Tensor  #: float8_e4m3fn ``[e, 2 i, h]``: rows of the gate, then rows of up.
+    w13_scales: torch.Tensor  #: float32 ``[e, 2 i / 128, h / 128]``.
+    w2: torch.Tensor  #: float8_e4m3fn ``[e, h, i]``.
+    w2_scales: torch.Tensor  #: float32 ``[e, h / 128, i / 128]``.
+    output: torch.Tensor  #: float32 ``[m, h]``, to be written.
 
 
 @dataclass(frozen=True)

@@ -33,28 +33,22 @@ _PRECISIONS = {
 
 @dataclass
 class TensorInputs(Inputs):
-    """Inputs of a tensor problem.
+    """Inputs of a tensor problem."""
 
-    Attributes:
-        given: What the author's ``make_inputs`` gave; ``names``: of the outputs to be written.
-    """
-
-    given: Any = None
-    names: tuple[str, ...] = ()
+    given: Any = None  #: What the author's ``make_inputs`` gave.
+    names: tuple[str, ...] = ()  #: Of the outputs to be written.
 
 
 class TensorAdapter:
     """See :class:`kernelbench.project.problem.Problem`.
-
-    Attributes:
-        author: The author's :class:`~kernelbench.problems.tensor.problem.TensorProblem`, whose
-            mistakes are named.
 
     Raises:
         ProblemError: If a part is missing, or its ``Shape`` is no class of fields.
     """
 
     def __init__(self, author: Any) -> None:
+        #: The author's :class:`~kernelbench.problems.tensor.problem.TensorProblem`, whose mistakes
+        #: are named.
         self.author = author
         self.name = author.name
         self.input_classes = author.input_classes

@@ -14,11 +14,7 @@ from kernelbench.project.problem import Inputs
 
 
 def tensors_of(data: Any) -> list[torch.Tensor]:
-    """The tensors that a step may read.
-
-    Raises:
-        TypeError: If there is none, or one whose memory the checks cannot look at.
-    """
+    """The tensors that a step may read; TypeError for none, or one that checks cannot look at."""
     found = []
     for path, value in pytree.tensor_leaves(data):
         where = "data" + "".join(f"[{key!r}]" for key in path)

@@ -19,13 +19,10 @@ _SEQUENCES = (tuple, list)
 
 @dataclass(frozen=True)
 class TensorShape:
-    """One shape of a problem: its name, and the author's object with the fields.
-
-    Attributes:
-        dims: An object of the problem's ``Shape``; what its hooks are given.
-    """
+    """One shape of a problem: its name, and the author's object with the fields."""
 
     name: str
+    #: An object of the problem's ``Shape``; what its hooks are given.
     dims: Any = dataclass_field(hash=False)
 
     def describe(self) -> str:
@@ -37,11 +34,7 @@ class TensorShape:
 
 
 def as_dataclass(kind: Any) -> Any:
-    """``kind`` as a frozen dataclass, if it is a class that is none yet.
-
-    Raises:
-        TypeError: If it is no class, or a field has a type that no shape can have.
-    """
+    """A class of fields as a frozen dataclass; TypeError for what is none, or a field's type."""
     if not isinstance(kind, type):
         raise TypeError(f"expected a class with fields, found {kind!r}")
     if not dataclasses.is_dataclass(kind):

@@ -43,16 +43,12 @@ UNIT_ROUNDOFFS: dict[str, float] = {
 
 @dataclass(frozen=True)
 class Bound:
-    """What an error may be: ``rtol |r| + atol``, or derived.
+    """What an error may be: ``rtol |r| + atol``, or derived."""
 
-    Attributes:
-        rtol, atol: Of a stated bound; None for a derived one.
-        factor: γ(n, u) + γ(n, w) of a derived one.
-    """
-
+    #: ``rtol``, ``atol``: Of a stated bound; None for a derived one.
     rtol: float | None = None
     atol: float | None = None
-    factor: float = 0.0
+    factor: float = 0.0  #: γ(n, u) + γ(n, w) of a derived one.
 
     def of(
         self, values: torch.Tensor, magnitudes: torch.Tensor, dtype: torch.dtype
@@ -85,19 +81,13 @@ def gamma(roundings: int, unit: float) -> float:
 
 @dataclass(frozen=True)
 class TensorReference:
-    """What outputs are judged by.
+    """What outputs are judged by."""
 
-    Attributes:
-        values: The reference of each output: float64, or integers and booleans.
-        dtypes: Dtype of each output.
-        magnitudes: M of each output, float64; its absolute value if there is nothing else.
-        single: Whether a value was computed in float32.
-    """
-
-    values: list[torch.Tensor]
-    dtypes: list[torch.dtype]
+    values: list[torch.Tensor]  #: The reference of each output: float64, or integers and booleans.
+    dtypes: list[torch.dtype]  #: Dtype of each output.
+    #: M of each output, float64; its absolute value if there is nothing else.
     magnitudes: list[torch.Tensor]
-    single: bool = False
+    single: bool = False  #: Whether a value was computed in float32.
 
 
 def judge_tensors(

@@ -68,16 +68,11 @@ Operand = str | Number | Real | Sum | Address | Vector | Pair | Negated
 
 
 class Location(NamedTuple):
-    """A line of the source that the compiler was given.
+    """A line of the source that the compiler was given."""
 
-    Attributes:
-        file: Number of its ``.file`` directive.
-        function: Label of the inlined function's name in ``.debug_str``; empty for the kernel.
-    """
-
-    file: int
+    file: int  #: Number of its ``.file`` directive.
     line: int
-    function: str
+    function: str  #: Label of the inlined function's name in ``.debug_str``; empty for the kernel.
 
 
 #: Innermost first.
@@ -86,38 +81,27 @@ Chain = tuple[Location, ...]
 
 @dataclass(frozen=True)
 class Symbol:
-    """A variable or a parameter.
-
-    Attributes:
-        space: ``global``, ``const``, ``shared``, ``local`` or ``param``.
-        size: In bytes; 0 for one of unknown extent.
-        initial: Its first bytes, little-endian; the rest is zero.
-        addresses: Which of them are the address of a symbol plus a number, by offset.
-    """
+    """A variable or a parameter."""
 
     name: str
-    space: str
+    space: str  #: ``global``, ``const``, ``shared``, ``local`` or ``param``.
     type: str
     align: int
-    size: int
+    size: int  #: In bytes; 0 for one of unknown extent.
     line: int
-    initial: bytes = b""
+    initial: bytes = b""  #: Its first bytes, little-endian; the rest is zero.
+    #: Which of them are the address of a symbol plus a number, by offset.
     addresses: tuple[tuple[int, Sum], ...] = ()
 
 
 @dataclass(slots=True)
 class Statement:
-    """An instruction, or a label where there is no opcode.
+    """An instruction, or a label where there is no opcode."""
 
-    Attributes:
-        line: Of the PTX text, from 1.
-        guard: Register of the predicate; empty without one.
-    """
-
-    line: int
+    line: int  #: Of the PTX text, from 1.
     opcode: str = ""
     operands: tuple[Operand, ...] = ()
-    guard: str = ""
+    guard: str = ""  #: Register of the predicate; empty without one.
     negated: bool = False
     label: str = ""
     chain: Chain = ()
@@ -125,43 +109,33 @@ class Statement:
 
 @dataclass
 class PtxFunction:
-    """A kernel (``.entry``) or a ``.func``; its scopes are flattened.
-
-    Attributes:
-        results: Of a ``.func``: what a call gets back.
-        registers: Type of each register; those of inner scopes have a suffix.
-        directives: ``maxntid`` and so on, with their numbers.
-        targets: Labels of each ``.branchtargets``, by its own label.
-        defined: Whether it has a body; without one it is declared only.
-    """
+    """A kernel (``.entry``) or a ``.func``; its scopes are flattened."""
 
     name: str
     line: int
     kernel: bool
-    defined: bool = False
+    defined: bool = False  #: Whether it has a body; without one it is declared only.
     parameters: list[Symbol] = field(default_factory=list)
-    results: list[Symbol] = field(default_factory=list)
+    results: list[Symbol] = field(default_factory=list)  #: Of a ``.func``: what a call gets back.
+    #: ``maxntid`` and so on, with their numbers.
     directives: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    #: Type of each register; those of inner scopes have a suffix.
     registers: dict[str, str] = field(default_factory=dict)
     locals: dict[str, Symbol] = field(default_factory=dict)
     statements: list[Statement] = field(default_factory=list)
+    #: Labels of each ``.branchtargets``, by its own label.
     targets: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass
 class Module:
-    """A file.
-
-    Attributes:
-        files: Of ``.file``, by number.
-        strings: Of ``.debug_str``, by label.
-    """
+    """A file."""
 
     name: str
     version: str = ""
     target: str = ""
-    files: dict[int, str] = field(default_factory=dict)
-    strings: dict[str, str] = field(default_factory=dict)
+    files: dict[int, str] = field(default_factory=dict)  #: Of ``.file``, by number.
+    strings: dict[str, str] = field(default_factory=dict)  #: Of ``.debug_str``, by label.
     symbols: dict[str, Symbol] = field(default_factory=dict)
     functions: dict[str, PtxFunction] = field(default_factory=dict)
 

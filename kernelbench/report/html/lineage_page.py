@@ -38,25 +38,18 @@ from kernelbench.report.sweep_plot import Sweep, dims_of, sweeps
 
 @dataclass(frozen=True)
 class LineageSource:
-    """What a lineage's page is made of.
-
-    Attributes:
-        peers: Trees of the lineages that are its peers.
-        comparisons: All of the report's; kernels: by step.
-        diffs: Whether sources are to be compared.
-        schedules: Predicted ones, of all lineages.
-    """
+    """What a lineage's page is made of."""
 
     context: Context
     folder: Path
     lineage: Lineage
     tree: Tree
-    peers: Sequence[Tree]
+    peers: Sequence[Tree]  #: Trees of the lineages that are its peers.
     runs: Sequence[RunRecord]
-    comparisons: Sequence[ComparisonPage]
-    kernels: Mapping[str, tuple[KernelPage, ...]]
-    diffs: bool
-    schedules: Sequence[Schedule] = ()
+    comparisons: Sequence[ComparisonPage]  #: All of the report's.
+    kernels: Mapping[str, tuple[KernelPage, ...]]  #: By step.
+    diffs: bool  #: Whether sources are to be compared.
+    schedules: Sequence[Schedule] = ()  #: Predicted ones, of all lineages.
 
 
 def lineage_page(source: LineageSource, notes: list[str]) -> LineagePage:

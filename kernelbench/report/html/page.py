@@ -222,11 +222,7 @@ def _text(root: ElementTree.Element) -> str:
 
 
 def page_text(record: ReportRecord, on_progress: Callable[[str], None] = lambda _text: None) -> str:
-    """The page as HTML, at most :data:`MAX_BYTES` long without its longest diffs if need be.
-
-    Raises:
-        EnvironmentProblem: If Jinja2 is missing.
-    """
+    """The page as HTML, within :data:`MAX_BYTES` without its longest diffs; it needs Jinja2."""
     template = _environment().get_template("page.html.j2")
     drawings, sheet = {}, StyleSheet()
     for lineage in record.lineages:

@@ -27,47 +27,33 @@ PAGE_SCHEMA: Literal["kernelbench.report/1"] = "kernelbench.report/1"
 
 @dataclass(frozen=True)
 class Distribution:
-    """A histogram: ``counts`` of values in bins of one width from ``low`` to ``high``.
-
-    Attributes:
-        total: Number of values; median: theirs.
-        sessions: The median of each session that the values are from.
-    """
+    """A histogram: ``counts`` of values in bins of one width from ``low`` to ``high``."""
 
     low: float
     high: float
     counts: tuple[int, ...]
-    total: int
-    median: float
-    sessions: tuple[float, ...] = ()
+    total: int  #: Number of values.
+    median: float  #: Theirs.
+    sessions: tuple[float, ...] = ()  #: The median of each session that the values are from.
 
 
 @dataclass(frozen=True)
 class ComparisonPage:
-    """One line of the ledger.
-
-    Attributes:
-        lineage: Of the candidate; empty if no lineage has it.
-        differences: Paired differences of blocks, as fractions of time, where samples are kept.
-    """
+    """One line of the ledger."""
 
     entry: LedgerEntry
-    lineage: str
+    lineage: str  #: Of the candidate; empty if no lineage has it.
+    #: Paired differences of blocks, as fractions of time, where samples are kept.
     differences: Distribution | None
 
 
 @dataclass(frozen=True)
 class StepTimePage:
-    """A measured time.
-
-    Attributes:
-        of_sol: The speed of light as a fraction of it, if known.
-        of_others: The step's sources were others then.
-    """
+    """A measured time."""
 
     measured: Measured
-    of_sol: float | None
-    of_others: bool
+    of_sol: float | None  #: The speed of light as a fraction of it, if known.
+    of_others: bool  #: The step's sources were others then.
 
 
 @dataclass(frozen=True)
@@ -83,19 +69,11 @@ class KernelPage:
 
 @dataclass(frozen=True)
 class StepPage:
-    """One step.
-
-    Attributes:
-        lesson: The prose of its README, a block each, as Markdown without generated tables.
-        source: Against its parent; None without one, or where ``not_compared`` says why.
-        diff_lines: Lines of the diff's text.
-        comparisons: Places in the report's list of comparisons with its parent.
-        prefix: The lines that draw the branch that it is on.
-    """
+    """One step."""
 
     name: str
     parent: str | None
-    prefix: str
+    prefix: str  #: The lines that draw the branch that it is on.
     title: str
     status: StepStatus
     kind: Kind
@@ -103,6 +81,7 @@ class StepPage:
     experiment: bool
     technique: str
     hypothesis: str
+    #: The prose of its README, a block each, as Markdown without generated tables.
     lesson: tuple[str, ...]
     config: dict[str, str]
     repaired: tuple[Repair, ...]
@@ -111,19 +90,16 @@ class StepPage:
     checked: tuple[Checked, ...]
     last_check: str
     kernels: tuple[KernelPage, ...]
+    #: Against its parent; None without one, or where ``not_compared`` says why.
     source: SourceDiff | None
-    diff_lines: int
+    diff_lines: int  #: Lines of the diff's text.
     not_compared: str
-    comparisons: tuple[int, ...]
+    comparisons: tuple[int, ...]  #: Places in the report's list of comparisons with its parent.
 
 
 @dataclass(frozen=True)
 class FastestPage:
-    """The fastest step and peer on a shape: of runs of their own, which is no comparison.
-
-    Attributes:
-        ratio: The peer's time over the step's; None without a peer.
-    """
+    """The fastest step and peer on a shape: of runs of their own, which is no comparison."""
 
     device: str
     shape: str
@@ -135,21 +111,17 @@ class FastestPage:
     of_sol: float | None
     peer: str
     peer_us: float | None
-    ratio: float | None
+    ratio: float | None  #: The peer's time over the step's; None without a peer.
 
 
 @dataclass(frozen=True)
 class BarPage:
-    """A step of the main line in its lineage's head, with the newest comparison with its parent.
-
-    Attributes:
-        verdict: Empty where the two were not compared.
-    """
+    """A step of the main line in its lineage's head, with the newest comparison with its parent."""
 
     step: str
     parent: str
     us: float
-    verdict: str
+    verdict: str  #: Empty where the two were not compared.
     change: float | None
     ci: tuple[float, float] | None
 
@@ -165,39 +137,31 @@ class BehindPage:
 
 @dataclass(frozen=True)
 class HeadPage:
-    """What a lineage comes to on its first shape.
-
-    Attributes:
-        reported: The figures are those of the lineage's source: nobody measured them here.
-        low, high: The range of nine in ten repetitions.
-        times_first: The time of the first step over the fastest one's; times_peer: that of the
-            best peer of the same run.
-        ties: Other steps whose median lies in that range.
-        compared_with: Base and candidate of the newest comparison that has the step, or else one of
-            the ties; the verdict, the change and its interval are that comparison's.
-        ahead: Shapes on which no peer is ahead, of those that were ``compared``.
-    """
+    """What a lineage comes to on its first shape."""
 
     device: str
     shape: str
     metric: str
-    reported: bool
+    reported: bool  #: The figures are those of the lineage's source: nobody measured them here.
     step: str
     us: float
     first: str
-    times_first: float
+    times_first: float  #: The time of the first step over the fastest one's.
     bars: tuple[BarPage, ...]
+    #: ``low``, ``high``: The range of nine in ten repetitions.
     low: float | None = None
     high: float | None = None
     of_sol: float | None = None
     peer: str = ""
-    times_peer: float | None = None
+    times_peer: float | None = None  #: That of the best peer of the same run.
     verdict: str = ""
     change: float | None = None
     ci: tuple[float, float] | None = None
+    #: Base and candidate of the newest comparison that has the step, or else one of the ties; the
+    #: verdict, the change and its interval are that comparison's.
     compared_with: tuple[str, str] | None = None
-    ties: tuple[str, ...] = ()
-    ahead: int = 0
+    ties: tuple[str, ...] = ()  #: Other steps whose median lies in that range.
+    ahead: int = 0  #: Shapes on which no peer is ahead, of those that were ``compared``.
     compared: int = 0
     behind: tuple[BehindPage, ...] = ()
 
@@ -221,21 +185,17 @@ class CausePage:
 
 @dataclass(frozen=True)
 class PredictedPage:
-    """A step's predicted schedule on a shape: nobody measured any of it.
-
-    Attributes:
-        schedules: The parent's, if the results have one of the same costs, and the step's. The last
-            is not drawn where another page draws it as a parent's.
-        removed: Bubbles of the parent's list that the step has removed, the largest first.
-        stale: What has changed since, and was not predicted anew.
-    """
+    """A step's predicted schedule on a shape: nobody measured any of it."""
 
     step: str
+    #: The parent's, if the results have one of the same costs, and the step's. The last is not
+    #: drawn where another page draws it as a parent's.
     schedules: tuple[Schedule, ...]
     bubbles: tuple[BubblePage, ...]
+    #: Bubbles of the parent's list that the step has removed, the largest first.
     removed: tuple[BubblePage, ...]
     causes: tuple[CausePage, ...]
-    stale: str
+    stale: str  #: What has changed since, and was not predicted anew.
     drawn: bool = True
 
 
@@ -272,11 +232,7 @@ class CalibrationPage:
 
 @dataclass(frozen=True)
 class FindingPage:
-    """A finding of the newest check of a step, with the shape that showed it first.
-
-    Attributes:
-        waits: Who waits for what, if it is a hang.
-    """
+    """A finding of the newest check of a step, with the shape that showed it first."""
 
     identity: str
     kind: str
@@ -284,16 +240,12 @@ class FindingPage:
     shape: str
     schedules: int
     allowed: str
-    waits: tuple[Waiting, ...] = ()
+    waits: tuple[Waiting, ...] = ()  #: Who waits for what, if it is a hang.
 
 
 @dataclass(frozen=True)
 class CheckPage:
-    """The newest check of a step.
-
-    Attributes:
-        memory: What its kernels have of shared and tensor memory.
-    """
+    """The newest check of a step."""
 
     step: str
     created: str
@@ -301,7 +253,7 @@ class CheckPage:
     schedules: int
     findings: tuple[FindingPage, ...]
     not_reached: tuple[str, ...]
-    memory: tuple[MemoryMap, ...] = ()
+    memory: tuple[MemoryMap, ...] = ()  #: What its kernels have of shared and tensor memory.
 
 
 @dataclass(frozen=True)
@@ -329,12 +281,7 @@ class Totals:
 
 @dataclass(frozen=True)
 class ReportRecord:
-    """Everything that a report shows.
-
-    Attributes:
-        mutations: Tables of the checker's trial with mutants, from ``mutations_file``.
-        notes: What could not be read, a line each.
-    """
+    """Everything that a report shows."""
 
     schema: Literal["kernelbench.report/1"]
     created: str
@@ -346,8 +293,9 @@ class ReportRecord:
     calibrations: tuple[CalibrationPage, ...]
     checks: tuple[CheckPage, ...]
     mutations_file: str
+    #: Tables of the checker's trial with mutants, from ``mutations_file``.
     mutations: tuple[MarkdownTable, ...]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  #: What could not be read, a line each.
 
 
 #: Where a project that plants mutants keeps what became of them, below its root.
