@@ -238,6 +238,8 @@ class Runtime:
         lib.kb_emu_time.restype = None
         lib.kb_emu_timed.argtypes = [ctypes.POINTER(ctypes.c_uint64)]
         lib.kb_emu_timed.restype = ctypes.c_void_p
+        lib.kb_emu_timed_paths.argtypes = [ctypes.POINTER(ctypes.c_uint64)]
+        lib.kb_emu_timed_paths.restype = ctypes.c_void_p
         lib.kb_emu_dropped.argtypes = [ctypes.c_void_p, ctypes.c_uint32]
         lib.kb_emu_dropped.restype = ctypes.c_uint64
         lib.kb_emu_program_report.argtypes = []
@@ -334,6 +336,12 @@ class Runtime:
         count = ctypes.c_uint64()
         at = self._library.kb_emu_timed(ctypes.byref(count))
         return ctypes.string_at(at, count.value * TIMED_BYTES) if count.value else b""
+
+    def timed_paths(self) -> bytes:
+        """The paths of code that the records name, see ``timing.cpp``."""
+        count = ctypes.c_uint64()
+        at = self._library.kb_emu_timed_paths(ctypes.byref(count))
+        return ctypes.string_at(at, count.value * 4) if count.value else b""
 
     def register(
         self, address: int, size: int, name: str, *, writable: bool, fresh: bool = False

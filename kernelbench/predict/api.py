@@ -317,7 +317,7 @@ def predicted(
         UsageError: For an operation that has no cost, by its name.
     """
     model.require(traced)
-    us, _ = replay(traced.records, model.values())
+    us, _ = replay(traced.records, model.values(), stretches=traced.stretches)
     host = host_class(model, ancestors(context, step))
     host_us = model.host[host].value if host else None
     total, spread = us + (host_us or 0.0), model.spread["time"].value
@@ -330,7 +330,7 @@ def predicted(
 
 def path_by_line(traced: StepTrace, costs: Mapping[str, float]) -> dict[tuple[str, str], float]:
     """The parts of a trace's critical path by cause and source line, in us."""
-    _, parts = replay(traced.records, costs, _PARTS)
+    _, parts = replay(traced.records, costs, _PARTS, stretches=traced.stretches)
     on_path: dict[tuple[str, str], float] = {}
     for part in parts:
         key = part.cause, traced.place(part.pc)
@@ -350,7 +350,9 @@ def bubbles_of(traced: StepTrace, costs: Mapping[str, float]) -> tuple[Bubble, .
             cause,
             where,
             on_path[cause, where],
-            replay(traced.records, costs, free=(cause, pcs.get(where, [])))[0],
+            replay(
+                traced.records, costs, free=(cause, pcs.get(where, [])), stretches=traced.stretches
+            )[0],
         )
         for cause, where in longest
     ]

@@ -97,21 +97,22 @@ def _traced(
     kept = folder / f"{entry.parent.name}_{shape}.npz" if folder else None
     if kept and kept.exists():
         found = np.load(kept)
-        return StepTrace(
-            found["records"], symbols_of(step), str(found["module"]), int(found["base"])
-        )
+        places = str(found["module"]), int(found["base"])
+        return StepTrace(found["records"], symbols_of(step), *places, found["paths"])
     problem = load_problem(context.lineage_for(step))
     inputs = traced_inputs(problem, context.shapes_for(problem, [shape])[0])
     traced = trace(step, problem, inputs.data, int(model.costs["sms"].value))
     if kept:
-        np.savez(kept, records=traced.records, module=traced.module, base=traced.base)
+        from_where = {"module": np.array(traced.module), "base": np.array(traced.base)}
+        np.savez(kept, records=traced.records, paths=traced.paths, **from_where)  # type: ignore[arg-type]
     return traced
 
 
 def _device_us(
     context: Context, model: DeviceModel, step: Step, shape: str, folder: Path | None
 ) -> float:
-    return replay(_traced(context, model, step, shape, folder).records, model.values())[0]
+    traced = _traced(context, model, step, shape, folder)
+    return replay(traced.records, model.values(), stretches=traced.stretches)[0]
 
 
 class _Change(NamedTuple):
@@ -163,7 +164,8 @@ def _bubbles(
             continue
         slow, fast = (_traced(context, model, steps[name], each.shape, folder) for name in each[:2])
         us, fast_us = (
-            replay(side.records, model.values())[0] + each.host_us for side in (slow, fast)
+            replay(side.records, model.values(), stretches=side.stretches)[0] + each.host_us
+            for side in (slow, fast)
         )
         before, after = (_by_cause(side, model) for side in (slow, fast))
         listed = bubbles_of(slow, model.values())

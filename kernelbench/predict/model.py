@@ -15,6 +15,7 @@ import numpy as np
 from kernelbench.base.errors import KernelbenchError, UsageError
 from kernelbench.build import compiler
 from kernelbench.machine.toolchain import emulator_compiler
+from kernelbench.predict.instructions import STRETCH
 from kernelbench.predict.trace import OPS, StepTrace
 
 CostKind = Literal["published", "probed", "fitted", "guess"]
@@ -28,6 +29,8 @@ COSTS = (
     "global_load_more", "global_store", "map_publish", "map_acquire", "try_cancel",
     "cluster_barrier", "reduce", "word", "atomic", "shuffle", "fence_gpu", "cta_start", "launch",
     "end", "wgmma_column", "wgmma_shared", "wgmma_latency", "async_copy", "call", "registers",
+    "float_slot", "integer_slot", "special_slot", "special_latency", "shared_latency", "handoff",
+    "fetch",
 )  # fmt: skip
 #: What an operation takes, where the device's file need not have it; None: the model lacks it.
 _NEEDS: Mapping[str, tuple[str, ...] | None] = {
@@ -46,7 +49,7 @@ _NEEDS: Mapping[str, tuple[str, ...] | None] = {
     "dense_mma": None,
 }  # fmt: skip
 _OPTIONAL = frozenset(
-    ("call", "registers", *(name for names in _NEEDS.values() for name in names or ()))
+    (*COSTS[COSTS.index("call") :], *(name for names in _NEEDS.values() for name in names or ()))
 )
 #: As PTX has them, for messages.
 _IN_PTX = {
@@ -214,8 +217,9 @@ def _library() -> ctypes.CDLL:
     )
     library = ctypes.CDLL(str(path))
     library.kb_replay.argtypes = [
-        ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p, ctypes.POINTER(_Bubble), ctypes.c_uint64,
-        ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64, ctypes.POINTER(_Spans),
+        ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p,
+        ctypes.POINTER(_Bubble), ctypes.c_uint64, ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64,
+        ctypes.POINTER(_Spans),
     ]  # fmt: skip
     library.kb_replay.restype = ctypes.c_double
     return library
@@ -226,11 +230,15 @@ def _in_c(costs: Mapping[str, float]) -> ctypes.Array[ctypes.c_double]:
     return (ctypes.c_double * len(COSTS))(*(costs.get(name, 0.0) for name in COSTS))
 
 
+_NO_STRETCHES = np.zeros(0, STRETCH)
+
+
 def replay(
     records: np.ndarray[Any, np.dtype[Any]],
     costs: Mapping[str, float],
     bubbles: int = 0,
     free: tuple[str, Sequence[int]] | None = None,
+    stretches: np.ndarray[Any, np.dtype[Any]] = _NO_STRETCHES,
 ) -> tuple[float, list[PathPart]]:
     """The device time of a trace's launches, in us, and the longest parts of its critical path.
 
@@ -240,6 +248,8 @@ def replay(
         bubbles: How many parts of the critical path.
         free: One of :data:`CAUSES` and the places where it costs nothing; ``issue`` and
             ``launch and start`` then cost nothing anywhere.
+        stretches: Of the paths that records name; of dtype
+            :data:`~kernelbench.predict.instructions.STRETCH`.
 
     Raises:
         KernelbenchError: If warps of the trace wait for what never comes.
@@ -249,7 +259,8 @@ def replay(
     cause, places = free or (None, ())
     pcs = (ctypes.c_uint64 * max(1, len(places)))(*sorted(places))
     us = _library().kb_replay(
-        records.ctypes.data, len(records), _in_c(costs), found, bubbles,
+        records.ctypes.data, len(records), stretches.ctypes.data, len(stretches), _in_c(costs),
+        found, bubbles,
         CAUSES.index(cause) if cause else len(CAUSES), pcs, len(places), None,
     )  # fmt: skip
     if us < 0:
@@ -261,13 +272,16 @@ def replay(
 
 
 def spans(
-    records: np.ndarray[Any, np.dtype[Any]], costs: Mapping[str, float]
+    records: np.ndarray[Any, np.dtype[Any]],
+    costs: Mapping[str, float],
+    stretches: np.ndarray[Any, np.dtype[Any]] = _NO_STRETCHES,
 ) -> np.ndarray[Any, np.dtype[Any]]:
     """What the warps of each launch's first CTA do and wait for, its SM's units, the critical path.
 
     Args:
         records: Of dtype :data:`~kernelbench.predict.trace.RECORD`.
         costs: By the names of :data:`COSTS`.
+        stretches: As :func:`replay` takes them.
 
     Returns:
         Of dtype :data:`SPAN`, times in us. Behind a launch's warps come rows of its tensor core,
@@ -278,8 +292,8 @@ def spans(
     while True:
         log = _Spans(found.ctypes.data, len(found), 0)
         _library().kb_replay(
-            records.ctypes.data, len(records), _in_c(costs), None, 0, len(CAUSES), None, 0,
-            ctypes.byref(log),
+            records.ctypes.data, len(records), stretches.ctypes.data, len(stretches),
+            _in_c(costs), None, 0, len(CAUSES), None, 0, ctypes.byref(log),
         )  # fmt: skip
         if log.count <= len(found):
             return found[: log.count]

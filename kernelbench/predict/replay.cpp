@@ -83,6 +83,12 @@ struct Record {
 };
 static_assert(sizeof(Record) == 40);
 
+// What a path of code between records has: instructions in all, and by class as the device issues
+// them; of its longest chain of dependences, those of each latency.
+struct Stretched {
+  uint32_t all, floats, integers, special, chain, chain_special, chain_loads, fresh;
+};
+
 // In the order of model.py's COSTS.
 struct Costs {
   double clock_ghz, sms, shared_per_sm, hbm_gb_s, l2_gb_s, port_bytes, latency_l2, latency_hbm;
@@ -94,6 +100,8 @@ struct Costs {
   double fence_gpu, cta_start, launch, end;
   double wgmma_column, wgmma_shared, wgmma_latency, async_copy, call;
   double registers;  // of an SM; 0: no limit
+  // Of an instruction: cycles of a quarter of the SM by class, 0: all classes are alike; latencies.
+  double float_slot, integer_slot, special_slot, special_latency, shared_latency, handoff, fetch;
 };
 
 // An arrival: `lag` cycles pass until a waiter sees it; `pc`: of what arrives, 0: the waiter's.
@@ -172,9 +180,17 @@ uint64_t mixed(uint64_t a, uint64_t b, uint64_t kind) {
 class Replay {
  public:
   // `before`: when the grid before ends, if this one may start earlier.
-  Replay(const Record* records, size_t first, size_t last, const Costs& costs, const Free& free,
-         double before, std::unordered_map<uint64_t, double>& in_l2, bool units)
-      : r_(records), c_(costs), free_(free), in_l2_(in_l2), before_(before), log_units_(units) {
+  Replay(const Record* records, const Stretched* paths, std::vector<double>& fetched, size_t first,
+         size_t last, const Costs& costs, const Free& free, double before,
+         std::unordered_map<uint64_t, double>& in_l2, bool units)
+      : r_(records),
+        paths_(paths),
+        fetched_(fetched),
+        c_(costs),
+        free_(free),
+        in_l2_(in_l2),
+        before_(before),
+        log_units_(units) {
     const Record& launch = records[first];
     grid_ = static_cast<uint32_t>(launch.a);
     const auto threads = static_cast<uint32_t>(launch.b & 0xffff);
@@ -390,7 +406,8 @@ class Replay {
     const Arrival& last = phase.last;
     if (last.pc != 0) pc = last.pc;
     const double at = last.at + cost(last.cause, pc, last.lag), seen = std::max(s.at, at);
-    const double wait = cost(at > s.at ? last.cause : kIssue, pc, c_.wait);
+    const bool handed = at > s.at && last.cause == kArrival && c_.handoff > 0;
+    const double wait = cost(at > s.at ? last.cause : kIssue, pc, handed ? c_.handoff : c_.wait);
     if (at > s.at) {
       s.stretches.push_back({s.at, seen + wait, last.cause, last.source, last.source_at, pc});
     }
@@ -526,6 +543,8 @@ class Replay {
     double& core = quarter_[4 * sm_[s.cta] + r.warp % 4];
     const double end = serve(core, s.at, cost(kTensorCore, r.pc, interval));
     unit(0, sm_[s.cta], end - interval, end, kTensorCore, r.pc);
+    // Fragments of A in its registers keep a warp until the tensor core takes them.
+    if (r.b != 0 && c_.handoff > 0) spend(s, end - interval, kTensorCore, r.pc);
     s.open_products = end + cost(kTensorCore, r.pc, c_.wgmma_latency);
     s.product_pc = r.pc;
   }
@@ -534,6 +553,14 @@ class Replay {
     s.at += c_.issue;
     const double read = done(s.groups, r.a);
     if (read > 0) spend(s, read + (r.b != 0 ? 0 : c_.latency_l2), kStoreRead, r.pc);
+  }
+
+  // Cycles of a quarter of the SM, and of the warp if no other one computes there.
+  std::pair<double, double> computing(const Stretched& n) const {
+    if (c_.integer_slot == 0) return {n.all, n.all * c_.instruction};
+    return {n.floats * c_.float_slot + n.integers * c_.integer_slot + n.special * c_.special_slot,
+            n.chain * c_.instruction + n.chain_special * c_.special_latency +
+                n.chain_loads * c_.shared_latency};
   }
 
   void accesses(WarpState& s, const Record& r) {
@@ -545,8 +572,13 @@ class Replay {
     if (s.computed) {
       --s.next;
       if (is_free(kInstructions, r.pc)) return;
-      const double issued = serve(issue_[4 * sm_[s.cta] + r.warp % 4], s.at, r.x);
-      return spend(s, std::max(issued, s.at + r.x * c_.instruction), kInstructions, r.pc);
+      const auto [slots, alone] = computing(paths_[r.x - 1]);
+      // Code that the SM's warps have not executed comes from memory.
+      double& here = fetched_[sm_[s.cta] * (fetched_.size() / sms_) + r.x - 1];
+      if (here < 0) here = s.at + paths_[r.x - 1].fresh * c_.fetch;
+      spend(s, here, kInstructions, r.pc);
+      const double issued = serve(issue_[4 * sm_[s.cta] + r.warp % 4], s.at, slots);
+      return spend(s, std::max(issued, s.at + alone), kInstructions, r.pc);
     }
     if (is_free(kAccess, r.pc)) return;
     const double from_l2 = serve(l2_, s.at, 32 * (r.c + stores) / l2_rate_);
@@ -724,6 +756,8 @@ class Replay {
   }
 
   const Record* r_;
+  const Stretched* paths_;
+  std::vector<double>& fetched_;  // by SM and path: when
   Costs c_;
   Free free_;
   std::unordered_map<uint64_t, double>& in_l2_;
@@ -752,12 +786,14 @@ class Replay {
 // `bubbles`: the critical path by cause and place, the longest first, at most `room`. `free_cause`
 // at the places `free` costs nothing; kCauses: all costs what it does. `spans`: may be null.
 extern "C" __attribute__((visibility("default"))) double kb_replay(
-    const void* records, uint64_t count, const void* costs, Bubble* bubbles, uint64_t room,
-    int free_cause, const uint64_t* free, uint64_t free_count, Spans* spans) {
+    const void* records, uint64_t count, const void* paths, uint64_t path_count, const void* costs,
+    Bubble* bubbles, uint64_t room, int free_cause, const uint64_t* free, uint64_t free_count,
+    Spans* spans) {
   const auto* r = static_cast<const Record*>(records);
   const Costs& c = *static_cast<const Costs*>(costs);
   std::map<std::pair<int, uint64_t>, double> path;
   std::unordered_map<uint64_t, double> in_l2;  // contents stay from launch to launch
+  std::vector<double> fetched(static_cast<size_t>(c.sms) * path_count, -1);
   const bool no_start = free_cause == kStart;
   const double launch = no_start ? 0 : c.launch, end = no_start ? 0 : c.end;
   std::vector<Replay> replays;
@@ -773,8 +809,10 @@ extern "C" __attribute__((visibility("default"))) double kb_replay(
     if (dependent.back())
       began.back() = launch + began[began.size() - 2] + replays.back().last_trigger().first;
     for (auto& [_, landed] : in_l2) landed = 0;
-    replays.emplace_back(r, first, last, c, Free{free_cause, free, free + free_count},
-                         ended - began.back(), in_l2, spans != nullptr);
+    for (double& each : fetched) each = std::min(each, 0.0);
+    replays.emplace_back(r, static_cast<const Stretched*>(paths), fetched, first, last, c,
+                         Free{free_cause, free, free + free_count}, ended - began.back(), in_l2,
+                         spans != nullptr);
     const double own = replays.back().run();
     if (own < 0) return -1;
     ended = began.back() + own;

@@ -79,7 +79,7 @@ def timeline_rows(traced: StepTrace, costs: Mapping[str, float]) -> tuple[Timeli
         costs: By the names of :data:`~kernelbench.predict.model.COSTS`.
     """
     by_row: dict[tuple[int, int], list[Any]] = {}
-    for each in spans(traced.records, costs):
+    for each in spans(traced.records, costs, traced.stretches):
         by_row.setdefault((int(each["launch"]), int(each["row"])), []).append(each)
     warps = {
         launch: sum(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
 import os
 import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from kernelbench.emulator.runtime import TIMED_BYTES
 from kernelbench.emulator.settings import Emulation
 from kernelbench.executors.emulated import EmulatorExecutor, OpenedStep
 from kernelbench.kinds.loaded_step import KernelFault
-from kernelbench.predict.instructions import instructions_by_block
+from kernelbench.predict.instructions import instructions_by_block, stretches_of
 from kernelbench.project.shipped import shipped_root
 
 if TYPE_CHECKING:
@@ -53,12 +54,20 @@ class StepTrace:
         records: Of dtype :data:`RECORD`, in the order of the emulation. ``pc`` of a launch has the
             registers of its kernel's threads, 0 if they are not known.
         symbols, module, base: What names the places ``pc``, the library, where it was loaded.
+        paths: Of code between records, which name them by their number: of each its instructions,
+            its length, itself.
     """
 
     records: np.ndarray[Any, np.dtype[Any]]
     symbols: Symbols
     module: str = ""
     base: int = 0
+    paths: np.ndarray[Any, np.dtype[np.uint32]] = field(default_factory=lambda: np.zeros(0, "u4"))
+
+    @functools.cached_property
+    def stretches(self) -> np.ndarray[Any, np.dtype[Any]]:
+        """What the paths between records have, of dtype ``STRETCH``."""
+        return stretches_of(self.module, self.paths)
 
     def schedule(self) -> str:
         """A hash of all that a prediction depends on: equal for equal schedules."""
@@ -69,7 +78,7 @@ class StepTrace:
         # Which addresses are the same matters, not what they are: numbered as they come first.
         _, first, which = np.unique(kept["a"][addressed], return_index=True, return_inverse=True)
         kept["a"][addressed] = np.argsort(np.argsort(first))[which]
-        return hashlib.sha256(kept.tobytes()).hexdigest()
+        return hashlib.sha256(kept.tobytes() + self.stretches.tobytes()).hexdigest()
 
     def found(self, pc: int) -> Place | None:
         """Where an address in the step's library is in the source."""
@@ -129,9 +138,10 @@ def trace(step: Step, problem: Problem, data: Any, sms: int, *, limit_s: float =
     try:
         _called(opened, step, data)
         records = np.frombuffer(opened.runtime.timed(), RECORD)
+        paths = np.frombuffer(opened.runtime.timed_paths(), np.uint32)
     finally:
         opened.runtime.configure(Emulation(sms=sms))
-    traced = StepTrace(records.copy(), opened.symbols, module, base)
+    traced = StepTrace(records.copy(), opened.symbols, module, base, paths.copy())
     launches = np.flatnonzero(records["op"] == OPS.index("launch"))
     registers = locked_registers(step)
     for first, end in zip(launches, [*launches[1:], len(records)], strict=True):

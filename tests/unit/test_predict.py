@@ -21,9 +21,14 @@ from kernelbench.base.errors import (
 )
 from kernelbench.cli import invoke
 from kernelbench.emulator.symbols import Place
-from kernelbench.predict import api, evidence
+from kernelbench.predict import api, evidence, instructions
 from kernelbench.predict.device_probes import PROBES, file_text
-from kernelbench.predict.instructions import blocks_of, instructions_by_block
+from kernelbench.predict.instructions import (
+    STRETCH,
+    blocks_of,
+    instructions_by_block,
+    stretches_of,
+)
 from kernelbench.predict.model import COSTS, Cost, device, read_device, replay
 from kernelbench.predict.schedule import Schedule, read_schedules, save_schedule, schedule_of
 from kernelbench.predict.timeline import (
@@ -72,7 +77,7 @@ def test_a_wait_ends_with_the_other_warps_arrival() -> None:
     own = ("tmem_store", 0, 100)
     arrival, wait = ("arrive", 0, 1, 0, THREAD), ("wait", 1, 1, 1)
     alone = COST["issue"] + 100 * COST["tmem_store_register"]
-    assert cycles(own, arrival, wait) == pytest.approx(alone + COST["arrive"] + COST["wait"])
+    assert cycles(own, arrival, wait) == pytest.approx(alone + COST["arrive"] + COST["handoff"])
 
 
 def test_a_wait_for_a_phase_before_the_first_does_not_wait() -> None:
@@ -107,14 +112,66 @@ def test_a_narrow_wgmma_waits_for_a_in_shared_memory() -> None:
 
 
 def test_instructions_take_a_warps_time_and_an_issue_slot_of_a_quarter() -> None:
-    def both(second: int, instruction: float) -> float:
-        rows = [("accesses", warp, 0, 0, 0, 100) for warp in (0, second)]
-        us, _ = replay(records(*rows, threads=256), COST | {"instruction": instruction})
+    path = np.array([(100, 20, 70, 10, 15, 1, 2, 0)], STRETCH)
+
+    def both(second: int, **costs: float) -> float:
+        rows = [("accesses", warp, 0, 0, 0, 1) for warp in (0, second)]
+        us, _ = replay(records(*rows, threads=256), COST | costs, stretches=path)
         return us * 1e3 - AROUND
 
-    assert both(1, 4) == pytest.approx(400)
-    assert both(1, 0.5) == pytest.approx(100)
-    assert both(4, 0.5) == pytest.approx(200)
+    alike = {"integer_slot": 0.0}
+    assert both(1, instruction=4, **alike) == pytest.approx(400)
+    assert both(1, instruction=0.5, **alike) == pytest.approx(100)
+    assert both(4, instruction=0.5, **alike) == pytest.approx(200)
+    classes = {"float_slot": 1.0, "integer_slot": 2.0, "special_slot": 8.0}
+    latencies = {"special_latency": 17.0, "shared_latency": 23.0}
+    slots, chain = 20 + 2 * 70 + 8 * 10, 17 + 2 * 23
+    assert both(1, instruction=4, **classes, **latencies) == pytest.approx(slots)
+    assert both(4, instruction=4, **classes, **latencies) == pytest.approx(2 * slots)
+    assert both(4, instruction=40, **classes, **latencies) == pytest.approx(15 * 40 + chain)
+
+
+def test_code_that_an_sm_has_not_executed_comes_from_memory() -> None:
+    paths = np.array([(10, 0, 0, 0, 0, 0, 0, 6), (10, 0, 0, 0, 0, 0, 0, 4)], STRETCH)
+
+    def of(*numbers: int) -> float:
+        rows = [("accesses", 0, 0, 0, 0, number) for number in numbers]
+        us, _ = replay(records(*rows), COST, stretches=paths)
+        return us * 1e3 - AROUND
+
+    assert of(1) == of(1, 1) == pytest.approx(6 * COST["fetch"])
+    assert of(1, 2, 1) == pytest.approx(10 * COST["fetch"])
+
+
+def test_fragments_in_registers_keep_a_warp_until_the_tensor_core_takes_them() -> None:
+    def second(registers: int) -> float:
+        product = ("warpgroup_mma", 0, 256, registers, 1)
+        return cycles(product, product, ("tmem_store", 0, 100))
+
+    store = COST["issue"] + 100 * COST["tmem_store_register"]
+    assert second(0) == pytest.approx(2 * COST["issue"] + store)
+    waits = COST["issue"] + 256 * COST["wgmma_column"]
+    assert second(1) == pytest.approx(waits + store)
+
+
+def test_a_chain_goes_by_registers_and_places_of_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    hook = "call   30 <__sanitizer_cov_trace_pc@plt>"
+    listing = [
+        "0000000000000040 <kernel>:", "_ZN2kb4step6kernelEv():", "/kb/step/kernel.cuh:3",
+        f"  40:\t{hook}", "  45:\tcall   30 <__tsan_read4@plt>", "  47:\tmov    (%rbx),%eax",
+        "  49:\tshr    $0x3,%eax", "  4b:\tand    $0xe0e,%eax", "  4d:\tor     %ecx,%eax",
+        "  4f:\tmov    %eax,-0x8(%rbp)", "  51:\tadd    $0x1,%edx", "  53:\taddss  %xmm1,%xmm0",
+        "  55:\tadd    -0x8(%rbp),%edx", "  57:\tcvttss2si %xmm0,%esi",
+        f"  60:\t{hook}", "_ZN2kb8prmt_b32Ejjj():", "/kb/common/backend/emu/half_words.inl:8",
+        "  65:\tfnop", "  67:\tshr    $0x8,%edx", "  69:\tand    $0xff,%edx",
+    ]  # fmt: skip
+    monkeypatch.setattr(instructions, "_listing", lambda _: "\n".join(listing))
+    paths = np.array([8, 3, 0x45, 1 << 31 | 1, 0x65, 7, 1, 0x45], np.uint32)
+    found = stretches_of("a library of a test", paths)
+    # A load, three of integers, the sum that takes them: `and` and `or` are one. Then PRMT.
+    assert found[0].tolist() == (8, 1, 5, 1, 4, 0, 1, 8)
+    assert found[1].tolist()[-1] == 0
+    assert stretches_of("", paths[:0]).size == 0
 
 
 def test_a_block_is_as_many_instructions_as_a_gpu_has_for_it() -> None:

@@ -42,6 +42,16 @@ enum Kind : uint8_t {
 };
 using Counts = std::array<uint32_t, 6>;
 
+// What lane 0 has done since its warp's last record. `path`: the blocks of code by place, and
+// behind each its loads and stores as kAccess | 0 (of a register), 1 (shared memory), 2 (global).
+struct Since {
+  Counts counts{};
+  uint64_t hash = 0;  // of blocks that have instructions
+  std::vector<uint32_t> path;
+};
+constexpr uint32_t kAccess = 1u << 31;
+constexpr size_t kLongestPath = 1 << 16;
+
 // What the lanes of a warp touch together at a load or store, as the first warp does there: in
 // shared memory passes, of 32 banks each, in global memory sectors.
 struct Site {
@@ -60,7 +70,10 @@ struct Site {
 };
 
 std::vector<Record> records;
-std::unordered_map<const Warp*, Counts> accesses;  // since the warp's last record
+std::unordered_map<const Warp*, Since> accesses;
+std::unordered_map<uint64_t, uint32_t> numbers;  // of paths by their hash, from 1 on
+// Of each path: its instructions, its length, itself as the first warp took it.
+std::vector<uint32_t> paths;
 std::unordered_map<const void*, uint64_t> versions;
 std::unordered_set<uint64_t> written;  // pages of global memory, by lane 0
 constexpr uint64_t kPageBytes = 4096;
@@ -69,7 +82,7 @@ uint64_t barriers = 0;  // initialized
 // Of the OS thread that runs the launch: looking it up costs a call.
 Thread** running = nullptr;
 const Warp* counted = nullptr;
-Counts* counts = nullptr;  // its own in `accesses`
+Since* since = nullptr;  // its own in `accesses`
 // By place in a step's code, from `code` on: instructions of the block that begins there.
 std::vector<uint16_t> weights;
 const std::byte* code = nullptr;
@@ -79,9 +92,26 @@ const Thread* running_thread() {
   return *running;
 }
 
-Counts& counts_of(const Warp* warp) {
-  if (warp != counted) counts = &accesses[counted = warp];
-  return *counts;
+Since& since_of(const Warp* warp) {
+  if (warp != counted) since = &accesses[counted = warp];
+  return *since;
+}
+
+void go_on(std::vector<uint32_t>& path, uint32_t to) {
+  if (path.size() < kLongestPath) path.push_back(to);
+}
+
+// The number of a path that has instructions, 0: it has none.
+uint32_t number_of(const Since& did) {
+  if (did.counts[kInstructions] == 0) return 0;
+  const auto [at, is_new] =
+      numbers.try_emplace(did.hash, static_cast<uint32_t>(numbers.size() + 1));
+  if (is_new) {
+    paths.push_back(did.counts[kInstructions]);
+    paths.push_back(static_cast<uint32_t>(did.path.size()));
+    paths.insert(paths.end(), did.path.begin(), did.path.end());
+  }
+  return at->second;
 }
 
 uint32_t cta_of(const Thread& thread) {
@@ -91,13 +121,16 @@ uint32_t cta_of(const Thread& thread) {
 
 // What lane 0 has done since its warp's last record.
 void put_accesses(const Thread& thread, uint32_t cta, Pc pc) {
-  Counts& n = counts_of(thread.warp);
-  if (n == Counts{}) return;
-  records.push_back({Op::kAccesses, 0, static_cast<uint16_t>(thread.warp->index), cta,
-                     n[kSharedLoad] | uint64_t{n[kSharedStore]} << 32,
-                     n[kGlobalLoad] | uint64_t{n[kGlobalStore]} << 32, n[kLoadSectors],
-                     n[kInstructions], pc});
+  Since& did = since_of(thread.warp);
+  Counts& n = did.counts;
+  if (n != Counts{})
+    records.push_back({Op::kAccesses, 0, static_cast<uint16_t>(thread.warp->index), cta,
+                       n[kSharedLoad] | uint64_t{n[kSharedStore]} << 32,
+                       n[kGlobalLoad] | uint64_t{n[kGlobalStore]} << 32, n[kLoadSectors],
+                       number_of(did), pc});
   n = {};
+  did.hash = 0;
+  did.path.clear();
 }
 
 }  // namespace
@@ -129,12 +162,16 @@ void timed_access(const void* pointer, size_t bytes, bool writing, Pc pc) {
   const Thread& thread = *running_thread();
   const auto* at = static_cast<const std::byte*>(pointer);
   const std::byte* stack = thread.fiber->stack;
-  if (at >= stack && at < stack + kStackBytes) return;
+  const auto goes = [&](uint32_t where) {
+    if (thread.lane == 0) go_on(since_of(thread.warp).path, kAccess | where);
+  };
+  if (at >= stack && at < stack + kStackBytes) return goes(0);
   const Cluster& cluster = *thread.cta->cluster;
   const bool shared = at >= cluster.shared_base && static_cast<size_t>(at - cluster.shared_base) <
                                                        cluster.ctas.size() * kSharedStride;
   // Parameters are operands of instructions.
-  if (!shared && !writing && region_at(at) == nullptr) return;
+  if (!shared && !writing && region_at(at) == nullptr) return goes(0);
+  goes(shared ? 1 : 2);
   const auto address = reinterpret_cast<uint64_t>(pointer);
   // nvcc makes one access of those to parts of an aligned vector, which the host's compiler splits.
   static std::pair<const Thread*, uint64_t> last[2];
@@ -148,7 +185,7 @@ void timed_access(const void* pointer, size_t bytes, bool writing, Pc pc) {
     site.add(address, std::min<size_t>(bytes, 16), shared);
   }
   if (thread.lane != 0) return;
-  Counts& n = counts_of(thread.warp);
+  Counts& n = since_of(thread.warp).counts;
   const auto touched = static_cast<uint32_t>(site.touched * ((bytes + 15) / 16));
   if (shared) {
     n[writing ? kSharedStore : kSharedLoad] += touched;
@@ -181,6 +218,8 @@ void forget_timing() {
   timing = false;
   records = {};
   accesses.clear();
+  numbers.clear();
+  paths = {};
   counted = nullptr;
   versions.clear();
   written.clear();
@@ -199,7 +238,13 @@ KB_EMU_EXPORT void __sanitizer_cov_trace_pc() {
   const Thread* thread = running_thread();
   if (thread == nullptr || thread->lane != 0) return;
   const auto at = static_cast<size_t>(static_cast<const std::byte*>(KB_EMU_CALLER) - code);
-  if (at < weights.size()) counts_of(thread->warp)[kInstructions] += weights[at];
+  if (at >= weights.size()) return;
+  Since& did = since_of(thread->warp);
+  go_on(did.path, static_cast<uint32_t>(at));
+  if (weights[at] == 0) return;
+  did.counts[kInstructions] += weights[at];
+  did.hash = (did.hash ^ at) * 0x9e3779b97f4a7c15ull;
+  did.hash ^= did.hash >> 32;
 }
 
 // Keeps the records of the launches to come, until kb_emu_configure. `weights`: instructions of
@@ -215,4 +260,11 @@ KB_EMU_EXPORT void kb_emu_time(const void* code, const uint16_t* weights, uint64
 KB_EMU_EXPORT const void* kb_emu_timed(uint64_t* count) {
   *count = kb::emu::records.size();
   return kb::emu::records.data();
+}
+
+// The paths between records that a record of accesses names by their number, counted from 1: of
+// each its instructions, its length, itself. Valid as the records are.
+KB_EMU_EXPORT const uint32_t* kb_emu_timed_paths(uint64_t* count) {
+  *count = kb::emu::paths.size();
+  return kb::emu::paths.data();
 }

@@ -32,7 +32,7 @@ enum class Op : uint8_t {
   kAtomic,           // a: word; b: its version
   kWordWait,         // a: word; b: its version
   kAccesses,         // a: passes of shared loads, of stores << 32; b: global loads, sectors of
-                     // stores << 32; c: sectors of loads; x: instructions that no record is of
+                     // stores << 32; c: sectors of loads; x: number of a path of code, 0: none
   kShuffle,          //
   kFence,            // a: Scope
   kAsyncCopy,        // a: address; b: bytes a lane; x: kWritten
