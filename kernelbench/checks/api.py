@@ -110,9 +110,9 @@ def check(
         shapes: By name or ad hoc; a few small ones of the problem's choice if None.
         schedules: For each shape, input class and number of SMs; at most 100 if None. Of a file,
             for each launch; 20 if None.
-        budget_s: Seconds for each step, about, 0 for no limit: every shape is run on half of the
-            numbers of SMs, then on the others, then again in rounds until the time is over. If
-            None: 55 where ``schedules`` is None, else no limit.
+        budget_s: Seconds for each step and its build, about, 0 for no limit: every shape is run on
+            a third or half of the numbers of SMs, then on the others, then again in rounds until
+            the time is over. If None: 55 where ``schedules`` is None, else no limit.
         sms: Numbers of SMs to emulate; 1, 2, 3, 4, 10 and 148 if None, 4 for files.
         inputs: Input classes; the problem's first if None.
         sequence: Whether to make calls in sequence, too, in which values, addresses and shapes

@@ -34,7 +34,7 @@ from kernelbench.measure.results import error_of
 from kernelbench.project.building_blocks import source_sha
 from kernelbench.records.run_record import UNJUDGED
 from kernelbench.runs.runner import StepRun
-from kernelbench.worker.jobs import HALF_A_ROUND, NO_ROUND, CheckJob
+from kernelbench.worker.jobs import HALF_A_ROUND, LEAST_OF_A_ROUND, NO_ROUND, CheckJob
 from kernelbench.worker.launcher import Launcher
 from kernelbench.worker.messages import JobFailed, Message, PhaseBegins, ScheduleRun, StepNotLoaded
 
@@ -340,8 +340,11 @@ class ScheduleChecker:
         request = self._request
         # What has ended the shape may have ended a round, too, unless its calls have come behind.
         ended = {*progress.made} - progress.behind if progress.reason else set()
-        cut = {each for each, made in progress.made.items() if made < len(request.sms)}
-        halves = dict.fromkeys(cut - ended, HALF_A_ROUND)
+        halves = {
+            each: HALF_A_ROUND if made * 2 >= len(request.sms) else LEAST_OF_A_ROUND
+            for each, made in progress.made.items()
+            if made < len(request.sms) and each not in ended
+        }
         return CheckRow(
             step=run.step.name,
             shape=shape.name,

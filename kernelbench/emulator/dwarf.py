@@ -88,7 +88,11 @@ class _Unit:
         self._info = info
         self._unit = unit
         self._known: dict[int, tuple[tuple[int, int], ...]] = {}  # ranges, by a DIE's offset
-        self.top = unit.get_top_DIE()
+
+    @functools.cached_property
+    def top(self) -> Any:
+        """Its DIE, before which the unit's table of abbreviations is read."""
+        return self._unit.get_top_DIE()
 
     def frames(self, offset: int, local: bool) -> list[Frame]:
         """Innermost first; ``local``: of functions that are another one's."""

@@ -78,9 +78,9 @@ class CallSequence:
     announce: Callable[[str], None]
     _made: int = field(default=0, init=False)
 
-    def run(self, *, half: bool = False) -> Iterator[ScheduleRun]:
-        """Every call, or about half of them; the first that is not right is the last."""
-        for name, make in self._calls(half):
+    def run(self, parts: int = 1) -> Iterator[ScheduleRun]:
+        """Every call, or of ``parts`` one, about; the first that is not right is the last."""
+        for name, make in self._calls(parts):
             self.announce(name)
             found = make(name)
             if found.reason.startswith("skipped: "):
@@ -90,7 +90,7 @@ class CallSequence:
             if found.reason:
                 return
 
-    def _calls(self, half: bool) -> _Calls:
+    def _calls(self, parts: int) -> _Calls:
         # The schedules before were calls at addresses of their own.
         first = self._draw(NEW_ADDRESSES)
         yield NEW_ADDRESSES, lambda name: self._one(name, first, name)
@@ -99,10 +99,10 @@ class CallSequence:
             self._of_other_options, self._of_smaller_shapes, self._of_kept_outputs,
             self._of_another_shape, self._of_queued, self._of_recorded,
         )  # fmt: skip
-        # Which half it is differs with the shape: together the shapes of a step make all calls.
+        # Which part it is differs with the shape: together the shapes of a step make all calls.
         turn = turn_of(self.case)
         for at, group in enumerate(groups):
-            if not half or (turn + at) % len(groups) < len(groups) // 2:
+            if (turn + at) % len(groups) < len(groups) // parts:
                 yield from group(first)
 
     def _new_values(self, first: Inputs, name: str) -> ScheduleRun:

@@ -88,8 +88,8 @@ class CompareJob:
     gated: bool = False
 
 
-#: Of a class, in place of a number of rounds.
-HALF_A_ROUND, NO_ROUND = 0, -1
+#: Of a class, in place of a number of rounds; the last is less than half of one.
+HALF_A_ROUND, NO_ROUND, LEAST_OF_A_ROUND = 0, -1, -2
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,8 @@ class CheckJob:
     #: Seconds after which no further round of schedules begins, for each shape and class; 0 for no
     #: limit.
     budget_s: float = 0.0
-    #: How many rounds of each class to run instead, whatever the time, ``HALF_A_ROUND`` or
-    #: ``NO_ROUND``; empty for as many as there is time for.
+    #: How many rounds of each class to run instead, whatever the time, or one of the above; empty
+    #: for as many as there is time for.
     rounds: tuple[int, ...] = ()
 
 

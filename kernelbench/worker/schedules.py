@@ -23,7 +23,7 @@ from kernelbench.project.problem import Case, Inputs, judging
 from kernelbench.project.problem_loading import load_problem
 from kernelbench.worker.call_sequence import CallSequence, schedule_run, turn_of
 from kernelbench.worker.checked_call import Called, CheckedStep
-from kernelbench.worker.jobs import HALF_A_ROUND, NO_ROUND, CheckJob
+from kernelbench.worker.jobs import HALF_A_ROUND, LEAST_OF_A_ROUND, NO_ROUND, CheckJob
 from kernelbench.worker.messages import Reporter, ShapeBegins, StepNotLoaded
 
 _COUNTERS_INTERVAL_S = 2.0
@@ -114,7 +114,8 @@ class _Schedules:
 
         A round is one schedule on each number of SMs; the sequence comes after the first. Half of
         that round is run whatever it takes, and the other half if the budget of time allows: what
-        little there is is spread over all shapes, which differ in what belongs to their half.
+        little there is is spread over all shapes, which differ in what belongs to their half. Where
+        one schedule takes more than half of the time, less than half of the round is run.
         """
         job = self._job
         rounds = job.rounds[job.classes.index(self._class)] if job.rounds else None
@@ -123,7 +124,7 @@ class _Schedules:
         self._limit_s = job.budget_s if rounds is None else 0.0
         self._began = time.monotonic()
         self._begin()
-        if not self._first_round(half=rounds == HALF_A_ROUND):
+        if not self._first_round(rounds):
             return False
         for index in range(1, job.schedules if rounds is None else rounds):
             # As long as those before took: a round that would end too late does not begin.
@@ -133,20 +134,25 @@ class _Schedules:
                 return False
         return True
 
-    def _first_round(self, *, half: bool) -> bool:
+    def _first_round(self, rounds: int | None) -> bool:
         job = self._job
         turn = turn_of(self._case)
         first = [sms for at, sms in enumerate(job.sms) if (at + turn) % 2 == 0] or [*job.sms]
         others = [sms for sms in job.sms if sms not in first]
+        begin = turn // 2 % len(first)
+        head, *first = first[begin:] + first[:begin]
         if not job.budget_s:  # as it was asked for: a check that is repeated has it, too
-            first, others = [*job.sms], []
-        if not all(self._schedule(sms, 0) for sms in first):
+            (head, *first), others = job.sms, []
+        if not self._schedule(head, 0):
+            return False
+        least = rounds == LEAST_OF_A_ROUND or (len(first) > 1 and self._is_over(2))
+        if not all(self._schedule(sms, 0) for sms in (first[:1] if least else first)):
             return False
         # The calls in sequence take about as long as the schedules.
-        half = half or self._is_over(4)
+        half = least or rounds == HALF_A_ROUND or self._is_over(4)
         if not half and not all(self._schedule(sms, 0) for sms in others):
             return False
-        return not job.sequence or self._sequence(half=half)
+        return not job.sequence or self._sequence(6 if least else 2 if half else 1)
 
     def _is_over(self, factor: float) -> bool:
         """Whether ``factor`` times what was spent is more than the budget."""
@@ -170,9 +176,9 @@ class _Schedules:
             self._counters()
         return not reason
 
-    def _sequence(self, *, half: bool) -> bool:
+    def _sequence(self, parts: int) -> bool:
         calls = CallSequence(self._step, self._case, self._job.sequence_sms, self._announce)
-        for run in calls.run(half=half):
+        for run in calls.run(parts):
             self._report(run)
             if run.reason:
                 return False
