@@ -48,6 +48,7 @@ _UNROLLED = (
 _COUNT_FLAGS = ("--coverage", "-fprofile-update=atomic")
 # The hooks must stay undefined: the runtime has them, and libtsan must not come in.
 _LINK_FLAGS = ("-pthread", "-Wl,-Bsymbolic")
+_LARGE_BYTES = 32 << 10  # of a step's sources
 _LIBRARIES = ("-lstdc++", "-lm", "-lpthread", "-lgcc_s", "-lgcc", "-lc")
 
 
@@ -157,8 +158,10 @@ def step_library(
             # They are the library's own: each writes and clears the counts of one library only.
             link += ["-Wl,-u,__gcov_dump,-u,__gcov_reset", "-lgcov"]
         # Most of g++'s time goes into machine code, which as many processes as there are cores make
-        # side by side; g++ starts them by make.
-        if not timed and shutil.which("make") is not None:
+        # side by side; g++ starts them by make. A small step is built as soon by one.
+        files = [source, *source.parent.glob("*.cuh")]
+        is_large = sum(file.stat().st_size for file in files if file.is_file()) > _LARGE_BYTES
+        if is_large and not timed and shutil.which("make") is not None:
             flags.append("-flto")
             link = [*code, *of_gcc, "-g", "-flto=auto", "-nodefaultlibs", *link, *_LIBRARIES]
     names = {source.parent: STEP_NAME, common: COMMON_NAME}
