@@ -135,9 +135,7 @@ def is_between_operations(finding: Finding) -> bool:
 
 
 def launches_of(finding: Finding, kernel: str) -> frozenset[str]:
-    """The two kernels of a race between launches, which lack one order, of an access in
-    ``kernel``; empty for another finding.
-    """
+    """Both kernels of a race found in ``kernel`` with another launch; empty for other findings."""
     other = _OTHER_LAUNCH.search(finding.text) if is_between_operations(finding) else None
     return frozenset((kernel, other[1]) if other and finding.thread >= 0 else ())
 

@@ -89,6 +89,7 @@ def _listing(module: str) -> str:
         ) from error
 
 
+@functools.cache
 def instructions_by_block(module: str) -> bytes:
     """By offset in a library, two bytes each: the instructions of the block that begins there.
 
@@ -213,7 +214,7 @@ def stretches_of(
     if not len(paths):
         return np.zeros(0, STRETCH)
     blocks, found, at = _operations(module), [], 0
-    weights, seen = blocks_of(_listing(module)), set[int]()
+    weights, seen = np.frombuffer(instructions_by_block(module), np.uint16), set[int]()
     while at < len(paths):
         count, length = paths[at : at + 2].tolist()
         path = paths[at + 2 : at + 2 + length].tolist()
